@@ -37,7 +37,7 @@ std::string name_of(const CudaCalls& calls, int device) {
   return name + ")";
 }
 
-/// An examination: its resources and measurements.
+/// State of an examination: resources and measurements.
 class Look {
  public:
   Look(const CudaCalls& calls, const ExamKernels& kernels, const DeviceExam& exam)
@@ -50,7 +50,7 @@ class Look {
         third_(calls) {}
 
   double memory() {
-    const std::size_t bytes = take_memory();
+    const std::size_t bytes = allocate();
     auto* const words = static_cast<std::uint64_t*>(first_.at_least(bytes));
     auto* const faults =
         static_cast<PatternFault*>(second_.at_least(kExamFaults * sizeof(PatternFault)));
@@ -96,8 +96,8 @@ class Look {
   }
 
  private:
-  /// So much can be had.
-  std::size_t take_memory() {
+  /// Allocates memory, halving the size on failure; returns the size.
+  std::size_t allocate() {
     std::size_t bytes = std::max(exam_.memory_bytes, sizeof(std::uint64_t));
     while (true) {
       try {
@@ -160,9 +160,9 @@ class Look {
 
 DeviceFigures examine(const CudaCalls& calls, const ExamKernels& kernels, const DeviceExam& exam) {
   DeviceFigures figures{.name = "CUDA device " + std::to_string(exam.device)};
-  exam.note(figures.name, ": asking who it is");
+  exam.note(figures.name, ": reading its properties");
   figures.name = name_of(calls, exam.device);
-  exam.note(figures.name, ": making CUDA at home there");
+  exam.note(figures.name, ": initialising CUDA");
   const OnDevice here(calls, exam.device);
   Look look(calls, kernels, exam);
   exam.note(figures.name, ": writing to its memory and reading it");

@@ -4,7 +4,7 @@ namespace ddprun::cuda {
 
 namespace {
 
-/// What else it tells differs between CUDA 12 and 13.
+/// Other results of this function differ between CUDA 12 and 13.
 cudaError_t capture_info(cudaStream_t stream, cudaStreamCaptureStatus* status,
                          unsigned long long* id) {
   return ::cudaStreamGetCaptureInfo(stream, status, id);

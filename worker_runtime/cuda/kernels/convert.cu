@@ -1,4 +1,4 @@
-// The kernels as nvcc makes them, and their launches.
+// Kernels for copies and conversions, compiled by nvcc, and their launches.
 #include "worker_runtime/cuda/kernels/convert_launches.hpp"
 
 #include <cuda_runtime.h>

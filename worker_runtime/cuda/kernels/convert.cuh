@@ -1,9 +1,9 @@
-// Copies, scales, casts and adds the elements of many pieces of memory in one launch. Plain CUDA
-// C++: for nvcc, and for another compiler behind an emulation of what a kernel finds on a device.
+// Copies, scales, converts and adds the elements of many pieces of memory in one launch. Plain CUDA
+// C++ for nvcc, and for a host compiler with an emulation of the device.
 //
-// Each piece is cut into tiles, and the blocks take tiles in turn. Where both ends of a piece can
-// be aligned by leaving out the same few elements at its beginning, a thread moves vectors of 16
-// bytes (of the wider type); that beginning, and what is left over at the end, go one by one.
+// Pieces are divided into tiles, one for each block. If skipping the same few elements
+// aligns source and destination of a piece, threads move vectors of 16 bytes (of the wider type),
+// and the skipped and remaining elements one by one.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,10 +17,10 @@
 namespace ddprun::cuda {
 
 inline constexpr unsigned kConvertThreads = 256;
-/// What a thread reads before it writes. 1024 threads of a multiprocessor then have 64 KiB under
-/// way; an H200 needs about 30 (4.8 TB/s for 0.8 us, over 132 multiprocessors).
+/// Vectors that a thread loads before it stores. 1024 threads of a multiprocessor then have 64 KiB
+/// in flight; an H200 needs about 30 (4.8 TB/s for 0.8 us, over 132 multiprocessors).
 inline constexpr unsigned kVectorsInFlight = 4;
-/// As many as fit into the 4 KiB of parameters that every device and toolkit takes.
+/// Fits into the 4 KiB of kernel parameters that all devices and toolkits support.
 inline constexpr std::size_t kPiecesPerLaunch = 120;
 
 /// Elements of a vector: 16 bytes of the wider type.
@@ -32,8 +32,8 @@ struct ConvertPiece {
   const void* from;
   void* to;
   std::size_t elements;
-  unsigned first_tile;    ///< among those of all pieces
-  std::uint16_t head;     ///< elements before both ends are aligned
+  unsigned first_tile;    ///< index among the tiles of all pieces
+  std::uint16_t head;     ///< number of elements before source and destination are aligned
   std::uint16_t aligned;  ///< can be moved by vectors
 };
 
@@ -43,7 +43,7 @@ struct ConvertBatch {
   unsigned tiles;
 };
 
-/// A copy, bit for bit.
+/// Copies bit for bit.
 template <typename T>
 struct Copied {
   __device__ T operator()(T value) const { return value; }
@@ -84,7 +84,7 @@ inline __device__ void round_to(double value, double& to) {
   to = value;
 }
 
-/// Multiplied in float64 if one of the two types is that, else in float32, and rounded once.
+/// Multiplies in float64 if one of the types is float64, else in float32, and rounds once.
 template <typename From, typename To>
 struct Scaled {
   static constexpr bool kIsDouble = std::is_same_v<From, double> || std::is_same_v<To, double>;
@@ -98,7 +98,7 @@ struct Scaled {
   }
 };
 
-/// Added to what was there.
+/// Adds to the destination.
 template <typename From>
 struct Added {
   __device__ float operator()(From value, float sum) const { return sum + widened(value); }
@@ -114,8 +114,8 @@ struct alignas(sizeof(T) * kWidth) Vector {
   T values[kWidth];
 };
 
-/// The block's share of the work: the units, of kWidth elements each, from `first` to `end`. All
-/// loads of a round come before its stores, which a compiler could not exchange.
+/// Processes the block's share, units of kWidth elements from `first` to `end`. All loads of a
+/// round precede its stores; a compiler could not reorder them.
 template <unsigned kWidth, typename From, typename To, typename Each>
 __device__ void convert_units(const From* from, To* to, std::size_t first, std::size_t end,
                               const Each& each) {
@@ -147,7 +147,7 @@ __device__ void convert_units(const From* from, To* to, std::size_t first, std::
   }
 }
 
-/// The tile of that number within `piece`.
+/// Processes tile `tile` of `piece`.
 template <typename From, typename To, typename Each>
 __device__ void convert_tile(const ConvertPiece& piece, std::size_t tile, const Each& each) {
   constexpr unsigned kWidth = kVectorWidth<From, To>;
@@ -178,7 +178,7 @@ inline __device__ unsigned piece_of(const ConvertBatch& batch, unsigned tile) {
   return first;
 }
 
-/// A block for each tile: those that have room take the next, and nobody waits for stragglers.
+/// One block per tile; blocks are scheduled as resources become free.
 template <typename From, typename To, typename Each>
 __global__ void __launch_bounds__(kConvertThreads)
     convert_kernel(const __grid_constant__ ConvertBatch batch, const Each each) {

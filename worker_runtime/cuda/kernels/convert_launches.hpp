@@ -1,5 +1,5 @@
-// What KernelCalls::convert() comes to: which kernel, and how the pieces are spread over launches
-// of it. How a kernel is launched is the caller's; include what kernels use before this.
+// Implementation of KernelCalls::convert(): selects the kernel and distributes pieces over
+// launches. The caller launches kernels, and must include what they use before this file.
 #pragma once
 
 #include "worker_runtime/cuda/kernel_calls.hpp"
@@ -11,7 +11,7 @@
 
 namespace ddprun::cuda {
 
-/// The elements that a piece begins with until vectors can be moved, or that there are none.
+/// Computes how many leading elements precede the vectors of a piece, and whether it can have any.
 template <typename From, typename To>
 ConvertPiece laid_out(const Piece& piece) {
   constexpr std::size_t kWidth = kVectorWidth<From, To>;
@@ -84,7 +84,7 @@ cudaError_t scale_from(std::span<const Piece> pieces, DataType to, double scale,
   return cudaErrorInvalidValue;
 }
 
-/// As KernelCalls::add(); `launch` as for convert_pieces().
+/// Like KernelCalls::add(); `launch` as for convert_pieces().
 template <typename Launch>
 cudaError_t add_pieces(std::span<const Piece> pieces, DataType from, const Launch& launch) {
   if (from == DataType::float16)
@@ -95,8 +95,8 @@ cudaError_t add_pieces(std::span<const Piece> pieces, DataType from, const Launc
   return cudaErrorInvalidValue;
 }
 
-/// As KernelCalls::convert(); `launch(kernel, batch, each)` has batch.tiles blocks of
-/// kConvertThreads threads run the kernel.
+/// Like KernelCalls::convert(). `launch(kernel, batch, each)` runs the kernel with batch.tiles
+/// blocks of kConvertThreads threads.
 template <typename Launch>
 cudaError_t convert_pieces(std::span<const Piece> pieces, DataType from, DataType to, double scale,
                            const Launch& launch) {

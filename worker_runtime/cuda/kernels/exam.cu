@@ -1,4 +1,4 @@
-// The kernels of a look at a device as nvcc makes them, and their launches.
+// Kernels of the device examination, compiled by nvcc, and their launches.
 #include "worker_runtime/cuda/kernels/exam.cuh"
 
 #include <cuda_runtime.h>

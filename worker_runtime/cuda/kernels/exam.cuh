@@ -1,5 +1,5 @@
-// The kernels of a look at a device. Plain CUDA C++: for nvcc, and for another compiler behind an
-// emulation of what a kernel finds on a device.
+// Kernels of the device examination. Plain CUDA C++ for nvcc, and for a host compiler with an
+// emulation of the device.
 #pragma once
 
 #include "worker_runtime/cuda/exam_kernels.hpp"
@@ -9,7 +9,7 @@
 
 namespace ddprun::cuda {
 
-/// Of the square tiles that a block multiplies.
+/// Size of the square tiles that a block multiplies.
 inline constexpr unsigned kExamTile = 16;
 static_assert(kExamTile * kExamTile == kExamThreads);
 
@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(kExamThreads)
   faults[own] = fault;
 }
 
-/// A block for each tile of the product, a thread for each of its elements. Both factors come
-/// through shared memory, so that arithmetic and that are kept busy, too.
+/// One block per tile of the product, one thread per element. Both factors are loaded through
+/// shared memory, so that arithmetic and shared memory are tested as well.
 __global__ void __launch_bounds__(kExamThreads)
     multiply_tiles(const float* left, const float* right, float* product, unsigned n) {
   __shared__ float left_tile[kExamTile][kExamTile];
