@@ -176,7 +176,7 @@ TEST_SUITE("captured reducer steps") {
       options = kSmallBuckets;
       options.uneven_inputs = UnevenInputs::average_over_all;
       CHECK(refusal_with(group, options) ==
-            "uneven_inputs has the hosts agree on who has input" + each);
+            "uneven_inputs has the hosts agree on which ranks have input" + each);
       options = kSmallBuckets;
       options.drift_check_steps = 100;
       CHECK(refusal_with(group, options) ==

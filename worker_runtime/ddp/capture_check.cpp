@@ -22,7 +22,7 @@ std::string why_not_captured(const ReducerOptions& options, std::span<const Buff
   if (options.find_unused_parameters && !options.static_graph)
     return of_hosts("find_unused_parameters", "agree on what was used");
   if (options.uneven_inputs != UnevenInputs::none)
-    return of_hosts("uneven_inputs", "agree on who has input");
+    return of_hosts("uneven_inputs", "agree on which ranks have input");
   if (options.drift_check_steps != 0) return of_hosts("drift_check_steps", "compare parameters");
   if (options.broadcast_buffers && std::any_of(state.begin(), state.end(), is_on_host))
     return of_hosts("broadcast_buffers", "send those in the memory of the CPU");

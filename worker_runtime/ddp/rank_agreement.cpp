@@ -149,7 +149,7 @@ void require_agreement(ProcessGroup& group, const std::string& subject,
   const auto lists = gather_lists(group, summaries, std::move(own));
   const auto difference = describe_disagreement(lists);
   throw Error(Errc::usage, subject + ": the ranks differ: " +
-                               (difference.empty() ? "too much to say in what" : difference));
+                               (difference.empty() ? "too many differences to list" : difference));
 }
 
 }  // namespace ddprun
