@@ -61,7 +61,7 @@ namespace {
 
 std::shared_ptr<ProcessGroup::Impl> connect(const GroupPlace& place, const BackendEntry& entry,
                                             const GroupOptions& options, Deadline deadline) {
-  // First, so that who waits for the others can be seen to wait.
+  // First, so that the flight recorder shows this rank while it waits for the others.
   CallLog log(place.env, {.name = options.name,
                           .rank = place.env.rank,
                           .size = place.env.world_size,

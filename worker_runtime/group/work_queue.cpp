@@ -286,7 +286,7 @@ bool WorkQueue::start_operation(Work::State& work) {
   return is_launched;
 }
 
-/// Completes works that have ended on the device. Returns false if there are none.
+/// Completes works that have ended on the device. Returns false if no work has ended.
 bool WorkQueue::poll_device(Lock& lock) {
   is_running_ = true;
   lock.unlock();

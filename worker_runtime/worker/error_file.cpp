@@ -14,8 +14,8 @@ namespace ddprun::worker {
 
 namespace {
 
-// Deeper stacks are recursions. At some 100 bytes a frame the text fits the pipe that it goes
-// through (64 KiB) without blocking.
+// Deeper stacks are recursions. At some 100 bytes per frame the text fits into the pipe that it
+// passes through (64 KiB) without blocking.
 constexpr int kFramesMax = 64;
 
 /// Writes JSON through a small buffer on the stack.
@@ -27,7 +27,7 @@ class Writer {
     for (const char c : text) put(c);
   }
 
-  /// The inside of a JSON string. What is not ASCII is passed on: it is UTF-8 if its source was.
+  /// Writes the content of a JSON string. Bytes that are not ASCII are copied, as UTF-8.
   void escaped(std::string_view text) {
     constexpr char kDigits[] = "0123456789abcdef";
     for (const char c : text) {
@@ -77,7 +77,7 @@ class Writer {
   bool is_good_ = true;
 };
 
-/// What `write_stack` writes has to be escaped, and it only writes to descriptors.
+/// Writes the output of `write_stack`, which only writes to descriptors, escaped.
 void write_stack_escaped(Writer& writer, void (*write_stack)(int)) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
@@ -101,10 +101,10 @@ ErrorFile::ErrorFile(const std::string& path) : process_(::getpid()) {
 bool ErrorFile::write(std::string_view message, std::string_view heading,
                       void (*write_stack)(int fd)) noexcept {
   if (path_[0] == '\0' || process_ != ::getpid() || is_written_.test_and_set()) return false;
-  // Not through a link, which another user may have put there.
+  // Does not follow links, which another user may have created.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   int fd = ::open(temporary_path_, kFlags, 0644);
-  // A process with the same id has left it.
+  // The file is left over from a process with the same ID.
   if (fd < 0 && errno == EEXIST && ::unlink(temporary_path_) == 0)
     fd = ::open(temporary_path_, kFlags, 0644);
   if (fd < 0) return false;

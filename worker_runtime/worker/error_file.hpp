@@ -14,12 +14,12 @@ namespace ddprun::worker {
 
 class ErrorFile {
  public:
-  /// For this process and not for those that it forks. An empty path means that nothing is written.
+  /// For this process, not for forked children. An empty path disables writing.
   explicit ErrorFile(const std::string& path);
 
-  /// Writes to a temporary file beside and renames it. The first call wins, later ones do nothing.
-  /// The call stack is `heading` and the text that `write_stack` writes to a descriptor.
-  /// Async-signal-safe if that is. False if this call has left no file.
+  /// Writes to a temporary file and renames it. The first call wins; later calls do nothing. The
+  /// call stack consists of `heading` and the output of `write_stack` to a descriptor.
+  /// Async-signal-safe if `write_stack` is. Returns false if this call has not written the file.
   bool write(std::string_view message, std::string_view heading,
              void (*write_stack)(int fd)) noexcept;
 
@@ -30,8 +30,7 @@ class ErrorFile {
   std::atomic_flag is_written_ = ATOMIC_FLAG_INIT;
 };
 
-/// Writes the calling thread's stack, a line for each frame. Async-signal-safe after it has been
-/// called once before.
+/// Writes the calling thread's stack, one line per frame. Async-signal-safe after a first call.
 void write_backtrace(int fd);
 
 }  // namespace ddprun::worker

@@ -21,11 +21,11 @@ namespace ddprun::worker {
 namespace {
 
 constexpr int kFatalSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-// Room for a handler when the stack itself has overflowed; backtrace alone wants a few KiB.
+// Space for a handler after a stack overflow; backtrace() alone needs a few KiB.
 alignas(64) char alternate_stack[64 << 10];
 
-// A handler gets no argument of ours, so what it writes to has to be found here. Set once, before
-// the handlers are, and never freed.
+// Global, since a signal handler has no user argument. Set once before the handlers are installed,
+// and never freed.
 ErrorFile* open_file = nullptr;
 
 const char* name_of(int signal) {
@@ -43,7 +43,7 @@ const char* name_of(int signal) {
   }
 }
 
-/// Appends the number to `text`, which has room for it. A signal handler may call this.
+/// Appends the number to `text`, which must have room for it. Async-signal-safe.
 void append_hexadecimal(char* text, std::uintptr_t number) {
   char* const begin = text + std::strlen(text);
   char* end = begin;
@@ -54,15 +54,15 @@ void append_hexadecimal(char* text, std::uintptr_t number) {
   *end = '\0';
 }
 
-/// The kernel gives the address of an access or an instruction that failed, but not of a signal
-/// that a process sent, nor for an address that no process can have.
+/// Returns true if the kernel provides the address of the failed access or instruction: not for
+/// signals sent by processes, nor for non-canonical addresses.
 bool has_address(const siginfo_t& information) {
   return information.si_signo != SIGABRT && information.si_code > 0 &&
          information.si_code != SI_KERNEL;
 }
 
-/// Installed with SA_RESETHAND and SA_NODEFER: raising the signal again has its default effect, so
-/// that the process ends by it, and dumps core where that is wanted.
+/// Installed with SA_RESETHAND and SA_NODEFER, so that raising the signal again has its default
+/// effect: the process ends by it, with a core dump if enabled.
 void handle_fatal_signal(int signal, siginfo_t* information, void*) {
   char message[96] = "fatal signal ";
   std::strcat(message, name_of(signal));
@@ -86,8 +86,7 @@ void handle_fatal_signal(int signal, siginfo_t* information, void*) {
   std::abort();
 }
 
-/// LibTorch's texts end with the stack of who threw: dozens of lines, among which what was written
-/// for people is not found.
+/// Messages of LibTorch end with a backtrace of dozens of lines, which would hide the message.
 Failure without_backtrace(const std::string& text) {
   const auto end = text.find("\nException raised from ");
   if (end == std::string::npos) return {text};
@@ -95,10 +94,10 @@ Failure without_backtrace(const std::string& text) {
   return {text.substr(0, last + 1), text.substr(end + 1)};
 }
 
-/// The stack that an exception was thrown from is gone when it has been caught.
+/// After an exception has been caught, its stack is gone.
 void write_nothing(int) {}
 
-/// The first backtrace loads a library, which allocates: not in a signal handler.
+/// The first backtrace() loads a library, which allocates memory: not allowed in a signal handler.
 void prime_backtrace() {
   const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (null < 0) return;
@@ -126,7 +125,7 @@ Failure describe(const std::exception_ptr& failure) {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
     auto [message, backtrace] = without_backtrace(error.what());
-    // The type of a plain Error says nothing that its message does not.
+    // The type of a plain Error adds nothing to its message.
     if (typeid(error) == typeid(Error)) return {std::move(message), std::move(backtrace)};
     int status = 0;
     const std::unique_ptr<char, decltype(&std::free)> name(

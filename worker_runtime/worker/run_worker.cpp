@@ -13,7 +13,7 @@ namespace ddprun {
 
 namespace {
 
-/// What the exit handler needs to know.
+/// State for the exit handler.
 struct Announcement {
   control::ControlPage page;
   int slot;
@@ -24,25 +24,24 @@ void announce_exit(int status, void* argument) {
   announcement->page.announce_exit(announcement->slot, status);
 }
 
-/// Takes the inherited page over. It stays mapped to the end of the process, whose last act is the
-/// exit handler.
+/// Maps the inherited page for the life of the process; the exit handler uses it last.
 void announce_alive(const WorkerEnv& env) {
   if (!env.control_page_fd) return;
   const int slot = env.control_page_slot;
-  // Static, so that leak checkers still see it when the exit handler has let go of it.
+  // Static, so that leak checkers can reach it after the exit handler has run.
   static auto* const announcement =
       new Announcement{control::ControlPage::attach(*env.control_page_fd, slot), slot};
   announcement->page.announce_alive(slot);
   ::on_exit(announce_exit, announcement);
 }
 
-/// Tells the operator and the agent why this worker ends; returns its exit code. People need no C++
-/// type before a message that was written for them; the agent tells victims from culprits by it.
+/// Reports the failure to the operator and the agent; returns the exit code. The operator's message
+/// has no C++ type; the agent distinguishes victims from culprits by it.
 int report(const std::exception_ptr& failure) {
   constexpr int kUsageExit = 2;
   const worker::Failure described = worker::describe(failure);
   std::string printed = described.message;
-  // Kept where it does not hide the message: in the error file, if there is one.
+  // Written to the error file, if there is one, where it does not hide the message.
   if (!worker::report_failure(described) && !described.backtrace.empty())
     printed += "\n" + described.backtrace;
   int exit_code = 1;

@@ -17,15 +17,15 @@ namespace {
 using control::kStackFramesMax;
 using control::ThreadStack;
 
-// The handler and the trampoline through which the kernel calls it.
+// The handler, and the trampoline through which the kernel calls it.
 constexpr int kOwnFrames = 2;
 
-// A handler gets no argument of ours. Set once, before the handler is.
+// Global, since a signal handler has no user argument. Set once before the handler is installed.
 char pipe_path[PATH_MAX] = "";
 
 void answer(int) {
   const int saved_errno = errno;
-  // Fails unless the agent reads: a stray signal costs nothing.
+  // Fails unless the agent reads, so stray signals have no effect.
   const int pipe = ::open(pipe_path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
   if (pipe >= 0) {
     void* frames[kStackFramesMax + kOwnFrames];
@@ -33,7 +33,7 @@ void answer(int) {
     ThreadStack stack{.thread_id = ::gettid()};
     for (int i = kOwnFrames; i < count; ++i)
       stack.addresses[stack.frames++] = reinterpret_cast<std::uint64_t>(frames[i]);
-    // In one piece, as it is shorter than PIPE_BUF; if there is no room, the agent does without.
+    // Atomic, since it is shorter than PIPE_BUF; if the pipe is full, the stack is dropped.
     [[maybe_unused]] const ssize_t written = ::write(pipe, &stack, sizeof stack);
     ::close(pipe);
   }

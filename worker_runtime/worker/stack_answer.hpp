@@ -1,14 +1,15 @@
-// Lets the agent ask this process for the stacks of its threads while it runs (see
-// rendezvous/control/thread_stack.hpp). A signal handler is a matter of the whole process, so this
-// is installed once, by the main thread.
+// Lets the agent request the stacks of this process' threads (see
+// rendezvous/control/thread_stack.hpp). To be installed once, by the main thread, since signal
+// handlers are process-wide.
 #pragma once
 
 #include <string>
 
 namespace ddprun::worker {
 
-/// From now on each thread answers in the agent's pipe beside `error_file`; an empty path or one
-/// that is too long means no answer. After install_failure_report(), which prepares backtrace(3).
+/// Makes each thread answer requests through the agent's pipe next to `error_file`. Does nothing if
+/// the path is empty or too long. To be called after install_failure_report(), which prepares
+/// backtrace(3).
 void install_stack_answer(const std::string& error_file);
 
 }  // namespace ddprun::worker
