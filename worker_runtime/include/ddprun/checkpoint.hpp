@@ -1,6 +1,6 @@
-// Training state that survives the worker. A checkpoint is one file of named byte sections with a
-// checksum, written to a temporary file, flushed to the disk and renamed, so that a reader finds
-// the old one or the new one and never half of it. Blocking; one thread at a time.
+// Durable training state. A checkpoint is one file of named byte sections with a checksum, written
+// to a temporary file, flushed to the disk and renamed, so that a reader finds either the old file
+// or the complete new one. Blocking; one thread at a time.
 #pragma once
 
 #include <ddprun/log.hpp>
@@ -20,16 +20,15 @@
 
 namespace ddprun {
 
-/// What a checkpoint holds: sections by name, e.g. "parameters", "optimizer", "sampler", "random".
+/// Sections by name, such as "parameters", "optimizer", "sampler", "random".
 struct Checkpoint {
-  std::int64_t step = 0;                                   ///< optimizer steps that went into it
+  std::int64_t step = 0;                                   ///< number of completed optimizer steps
   std::map<std::string, std::vector<std::byte>> sections;  ///< bytes by name
 
   bool operator==(const Checkpoint&) const = default;
 };
 
-/// Copies an array (std::vector, std::span, ...) into section `name` as it is in memory, replacing
-/// what was there.
+/// Copies the bytes of an array (std::vector, std::span, ...) into section `name`, replacing it.
 template <std::ranges::contiguous_range Range>
 void put_section(Checkpoint& checkpoint, const std::string& name, const Range& values) {
   static_assert(std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>);
@@ -41,7 +40,7 @@ void put_section(Checkpoint& checkpoint, const std::string& name, const Range& v
 /// size.
 void get_section(const Checkpoint& checkpoint, const std::string& name, std::span<std::byte> bytes);
 
-/// The same for an array, which must have as many elements as were put.
+/// The same for an array, which must have the same number of elements.
 template <std::ranges::contiguous_range Range>
 void get_section(const Checkpoint& checkpoint, const std::string& name, Range&& values) {
   static_assert(std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>);
@@ -51,47 +50,45 @@ void get_section(const Checkpoint& checkpoint, const std::string& name, Range&& 
 
 class WriterLock;
 
-/// A directory of checkpoints of one run, named by step. Any number of processes may read; from its
-/// claim() or first save() on an object is the directory's only writer (a copy counts as the same
-/// object).
+/// A directory of checkpoints of one run, named by step. Any number of processes may read it. From
+/// its claim() or first save() on, an object is the directory's only writer; copies count as the
+/// same object.
 class CheckpointDirectory {
  public:
-  /// How many checkpoints are kept, and how other writers are waited for.
+  /// Number of kept checkpoints, and time limits.
   struct Options {
-    /// Older ones are deleted after a new one is safely there. At least 2, so that a damaged newest
-    /// has a predecessor.
+    /// Number of checkpoints to keep; older ones are deleted after a new one is durable. At least
+    /// 2, so that a damaged newest one has a predecessor.
     std::size_t keep = 3;
-    /// How long claim() or the first save() waits for another writer to end. A killed worker keeps
-    /// its place until the kernel has taken its memory apart, and its successor may be there
-    /// before.
+    /// Time limit for claim() and the first save() to wait for another writer to end. A killed
+    /// worker holds the lock until the kernel has freed its memory, which may take longer than the
+    /// start of its successor.
     std::chrono::milliseconds takeover_timeout = std::chrono::seconds(10);
-    Log log = {};  ///< of what is passed over, waited for or removed; empty: nobody hears of it
+    Log log = {};  ///< logs skipped, awaited and removed files; empty: no log
   };
 
-  /// Creates the directory if it is missing, which the log is told, and removes temporary files
-  /// that dead writers left. Throws Error{Errc::system} if that is not possible, Errc::usage for a
-  /// `keep` below 2.
+  /// Creates the directory if it is missing, and logs that; removes temporary files of dead
+  /// writers. Throws Error{Errc::system} on failure, Errc::usage for a `keep` below 2.
   explicit CheckpointDirectory(std::filesystem::path path);
-  /// The same with other options than the defaults.
+  /// The same with other options.
   CheckpointDirectory(std::filesystem::path path, Options options);
 
-  /// Makes this object the only writer before there is anything to save, so that what is loaded
-  /// next is what it goes on from. Throws Error{Errc::usage} naming the other writer if there is
-  /// one that does not end within takeover_timeout; says in the log that it waits.
+  /// Makes this object the only writer before there is anything to save, so that no other process
+  /// adds checkpoints after the following load. Throws Error{Errc::usage} with the other writer if
+  /// it does not end within takeover_timeout; logs that it waits.
   void claim();
 
-  /// Durable when it returns. Throws Error{Errc::system} naming the file (disk full, ...); earlier
-  /// checkpoints are untouched then and no temporary file is left. The first one claims the
-  /// directory unless that has been done.
+  /// Saves durably. Throws Error{Errc::system} with the file (disk full, ...); earlier checkpoints
+  /// are unchanged then, and no temporary file is left. The first call claims the directory if
+  /// necessary.
   void save(const Checkpoint& checkpoint);
 
-  /// The one with the highest step that is undamaged; each damaged one on the way is logged with
-  /// its reason. Nothing if there is no file; if none of those that are there can be used, it
-  /// throws Error{Errc::usage} with the newest's reason. Logs which one it is, or that there is
-  /// none.
+  /// Returns the undamaged checkpoint with the highest step, or nothing if there are no files. Logs
+  /// skipped checkpoints with their problems, and the result. Throws Error{Errc::usage} with the
+  /// newest one's problem if all are unusable.
   std::optional<Checkpoint> load_newest() const;
 
-  /// Steps of the files that are there, ascending, damaged ones included.
+  /// Returns the steps of all files in ascending order, including damaged ones.
   std::vector<std::int64_t> steps() const;
 
  private:
@@ -100,7 +97,7 @@ class CheckpointDirectory {
 
   std::filesystem::path path_;
   Options options_;
-  std::shared_ptr<WriterLock> lock_;  // shared so that a directory object can be copied
+  std::shared_ptr<WriterLock> lock_;  // shared between copies
 };
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
-// Loads batches ahead of the training loop on threads of its own, into memory of the process group,
-// a bounded number at a time. The order of the batches, and what is in them, does not depend on the
-// number of threads. One thread calls next(); batches may be released by any.
+// Loads batches ahead of the training loop on separate threads, into memory of the process group,
+// with a bounded number at a time. Order and content of batches do not depend on the number of
+// threads. One thread calls next(); any thread may release batches.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -16,52 +16,53 @@
 
 namespace ddprun {
 
-/// Batches that one loader may hold at a time; its memory is theirs.
+/// Maximum number of batches that a loader may hold.
 inline constexpr std::size_t kPrefetchMax = 1024;
-/// Threads of one loader: more than any machine feeds.
+/// Maximum number of threads of a loader.
 inline constexpr std::size_t kLoaderThreadsMax = 256;
 
 /// Threads and memory of a DataLoader.
 struct DataLoaderOptions {
   std::size_t threads = 2;  ///< 1 to kLoaderThreadsMax
-  /// Batches that are loaded or being loaded, those in the caller's hands included: 1 to
-  /// kPrefetchMax. With one, nothing is loaded ahead.
+  /// Batches that are loaded or being loaded, including those that the caller holds: 1 to
+  /// kPrefetchMax. With 1, nothing is loaded ahead.
   std::size_t prefetch = 4;
-  /// Of the largest batch. This many for each of `prefetch` batches are taken from the group.
+  /// Size of the largest batch. The group allocates `prefetch` times this size.
   std::size_t batch_bytes_max = 0;
 };
 
-/// A loaded batch, whose memory the loader uses again when the last copy is gone. May outlive the
+/// A loaded batch. The loader reuses its memory after the last copy is destroyed. May outlive the
 /// loader.
 struct LoadedBatch {
-  std::vector<std::int64_t> samples;  ///< as the list said
-  /// What `load` has left, as many bytes as it returned, 64-byte aligned.
+  std::vector<std::int64_t> samples;  ///< as returned by the list
+  /// Bytes written by `load`, 64-byte aligned.
   std::span<std::byte> bytes;
   std::shared_ptr<void> hold;  ///< keeps the memory
 };
 
-/// Loads batches ahead of the caller on threads of its own.
+/// Loads batches on separate threads.
 class DataLoader {
  public:
-  /// The samples of the next batch, or nothing at the end. Called by one thread at a time, in
-  /// order, for each batch once; next() waits while it runs.
+  /// Returns the samples of the next batch, or nothing at the end. Called once per batch, in order,
+  /// by one thread at a time; next() waits while it runs.
   using List = std::function<std::optional<std::vector<std::int64_t>>()>;
-  /// Fills `memory`, batch_bytes_max bytes, with these samples and returns how many bytes it used.
-  /// Called by several threads at a time. What it, or the list, throws is thrown by next() when the
-  /// batch's turn comes, and ends the loader.
+  /// Fills `memory` of batch_bytes_max bytes with the samples and returns the number of used bytes.
+  /// Called by several threads at a time. next() throws exceptions of `load` and the list when the
+  /// batch is next, which ends the loader.
   using Load = std::function<std::size_t(std::span<const std::int64_t> samples,
                                          std::span<std::byte> memory)>;
 
-  /// Begins to load. Throws Error{Errc::usage} for options out of range, and what the group's
-  /// allocate() throws.
+  /// Starts loading. Throws Error{Errc::usage} for invalid options, and failures of the group's
+  /// allocate().
   DataLoader(ProcessGroup group, List list, Load load, DataLoaderOptions options);
   DataLoader(DataLoader&&) noexcept;
   DataLoader& operator=(DataLoader&&) noexcept;
-  /// Waits for the batches that are being loaded.
+  /// Waits for batches that are being loaded.
   ~DataLoader();
 
-  /// The next batch, nothing after the last one. Blocks until it is loaded; throws Errc::timeout at
-  /// the deadline, Errc::usage if the caller holds all batches there are, and what loading threw.
+  /// Returns the next batch; nothing after the last one. Blocks until it is loaded. Throws
+  /// Errc::timeout at the deadline, Errc::usage if the caller holds all batches, and failures of
+  /// loading.
   std::optional<LoadedBatch> next(Deadline deadline = Deadline::never());
 
  private:

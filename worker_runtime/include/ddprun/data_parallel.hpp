@@ -1,9 +1,7 @@
-// Data parallelism within one process: a model is copied, each copy works on its rows of a batch on
-// a thread of its own, and their gradients are averaged by collectives between the threads
-// (ProcessGroup::create_in_process). In C++ no interpreter's lock stands between the threads; but
-// one that crashes takes all with it, and all have to be on this machine.
-//
-// One thread at a time drives an object of these classes.
+// Data parallelism within one process: each copy of a model processes its rows of a batch on a
+// separate thread, and collectives between the threads average the gradients
+// (ProcessGroup::create_in_process). C++ has no interpreter lock, so threads run in parallel; but a
+// crash ends all of them, and all run on one machine. One thread at a time.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -23,7 +21,7 @@
 
 namespace ddprun {
 
-/// Some of the rows of a batch.
+/// A range of rows of a batch.
 struct Rows {
   std::size_t first = 0;  ///< index of the first row
   std::size_t count = 0;  ///< number of rows
@@ -31,21 +29,21 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-/// One of the copies, as seen by its thread.
+/// A copy of the model, as seen by its thread.
 struct Replica {
-  int index = 0;       ///< from 0; the thread's rank in `group`
+  int index = 0;       ///< index of the replica: its rank in `group`
   int count = 1;       ///< number of replicas
-  ProcessGroup group;  ///< of the replicas; for this thread alone
+  ProcessGroup group;  ///< group of the replicas, for this thread only
 
-  /// This replica's rows of so many: neighbours, whose numbers differ by one at most. If there are
-  /// fewer rows than replicas some have none.
+  /// Returns this replica's share of `batch_rows`: contiguous rows, whose numbers differ by at most
+  /// one between replicas. May be empty.
   Rows rows(std::size_t batch_rows) const;
 };
 
-/// A thread for each replica.
+/// One thread per replica.
 class ReplicaThreads {
  public:
-  /// At most 1024.
+  /// `count`: at most 1024.
   explicit ReplicaThreads(int count);
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
@@ -54,10 +52,10 @@ class ReplicaThreads {
   /// Number of replicas.
   int count() const;
 
-  /// Calls `call` on all threads at the same time, and blocks until all have returned. If one
-  /// throws, its group is aborted, so that no other waits for it in a collective; the exception is
-  /// thrown again here, the first replica's if there are several that are no consequence of
-  /// another's, and every later call throws Error{Errc::closed}.
+  /// Calls `call` on all threads concurrently, and blocks until all have returned. If one throws,
+  /// its group is aborted, so that no other replica waits for it; throws that exception (of
+  /// several, the first replica's that is not a consequence of another). Every later call throws
+  /// Error{Errc::closed}.
   void apply(const std::function<void(Replica& replica)>& call);
 
  private:
@@ -65,18 +63,18 @@ class ReplicaThreads {
   std::shared_ptr<Impl> impl_;
 };
 
-/// What DataParallel wants of a model: that it can be copied, and where its parameters are.
+/// A model that can be copied and lists its parameters.
 template <typename Model>
 concept ReplicatedModel = std::copy_constructible<Model> && requires(Model& model) {
   { model.parameters() } -> std::convertible_to<std::vector<Parameter>>;
 };
 
-/// Data parallelism for a model of any kind. `Model` is copied by its copy constructor.
+/// Data parallelism for any model, which is copied by its copy constructor.
 template <ReplicatedModel Model>
 class DataParallel {
  public:
-  /// `model` is replica 0, and must outlive this object; the others are copies. Only parameters
-  /// are kept the same: other state of a model stays each copy's own.
+  /// `model` is replica 0 and must outlive this object; the others are copies. Only parameters are
+  /// kept equal; other state belongs to each copy.
   DataParallel(Model& model, int replicas, const ReducerOptions& options = {})
       : threads_(replicas), parts_(static_cast<std::size_t>(replicas)) {
     threads_.apply([&](Replica& replica) {
@@ -88,14 +86,14 @@ class DataParallel {
     });
   }
 
-  /// Whether a step begins with gradients of zero, to be added to. True at first; without, a
-  /// backward pass has to set each, which saves writing them twice.
+  /// Sets whether a step starts with zero gradients, to be accumulated into; true by default. If
+  /// false, backward passes must set each gradient, which saves writing them twice.
   void set_zero_gradients(bool is_wanted) { zeroes_gradients_ = is_wanted; }
 
-  /// Calls `backward` for all replicas at the same time, with their parameters as `model` has them
-  /// now. It is to leave the gradients of its rows in the reducer (GradientReducer::gradient(),
-  /// ready()), as between begin() and finish(). Blocks until gradient() has the average over the
-  /// replicas; throws as ReplicaThreads::apply().
+  /// Calls `backward` for all replicas concurrently, with the current parameters of `model`. It
+  /// must leave the gradients of its rows in the reducer (GradientReducer::gradient(), ready()), as
+  /// between begin() and finish(). Blocks until gradient() is the average over the replicas. Throws
+  /// like ReplicaThreads::apply().
   template <typename Backward>
   void step(const Backward& backward) {
     threads_.apply([&](Replica& replica) {
@@ -104,11 +102,10 @@ class DataParallel {
     });
   }
 
-  /// The same, but each replica then calls `update(model, reducer, replica)`, which is to do the
-  /// optimizer's work on its own parameters, and the next step goes on with these: nothing is
-  /// copied, as with a process for each. An optimizer's state is each replica's own, too, and all
-  /// updates have to be the same. What else changes parameters of `model` (a checkpoint) is
-  /// followed by a refresh().
+  /// The same, but each replica then calls `update(model, reducer, replica)` to optimise its own
+  /// parameters, which the next step uses without copies, as with one process per replica. Each
+  /// replica has its own optimizer state, and all updates must be equal. After other changes to the
+  /// parameters of `model`, such as loading a checkpoint, call refresh().
   template <typename Backward, typename Update>
   void step(const Backward& backward, const Update& update) {
     threads_.apply([&](Replica& replica) {
@@ -118,13 +115,13 @@ class DataParallel {
     });
   }
 
-  /// Gives all replicas the parameters of `model`. Blocks.
+  /// Copies the parameters of `model` to all replicas. Blocks.
   void refresh() {
     threads_.apply([&](Replica& replica) { take_parameters(replica); });
   }
 
-  /// Calls `call` for all replicas at the same time, without gradients. What they compute they
-  /// write to their rows of something that the caller has.
+  /// Calls `call` for all replicas concurrently, without gradients. Each must write its results to
+  /// its own rows of the caller's memory.
   template <typename Call>
   void apply(const Call& call) {
     threads_.apply([&](Replica& replica) {
@@ -133,7 +130,7 @@ class DataParallel {
     });
   }
 
-  /// That of parameter `index` of the model, after step().
+  /// Returns the averaged gradient of parameter `index` after step().
   Buffer gradient(std::size_t index) const { return parts_.front().reducer->gradient(index); }
 
   /// Number of replicas.
@@ -158,7 +155,7 @@ class DataParallel {
     part.reducer->finish();
   }
 
-  /// Nobody writes the model's meanwhile: replica 0 computes with them, too.
+  /// The model's parameters do not change meanwhile, since replica 0 also uses them.
   void take_parameters(const Replica& replica) {
     if (replica.index == 0) return;
     const auto& own = part_of(replica).parameters;

@@ -1,6 +1,5 @@
-// Which samples a worker sees in an epoch, index for index as PyTorch's
-// torch.utils.data.DistributedSampler with the same arguments. Pure functions of their arguments;
-// any thread may call.
+// Samples of a worker in an epoch, equal to those of PyTorch's torch.utils.data.DistributedSampler
+// with the same arguments. Pure functions; any thread may call.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +8,19 @@
 
 namespace ddprun {
 
-/// A permutation of 0..n-1, equal to torch.randperm(n) after torch.manual_seed(seed) on the CPU,
-/// for n below kPermutationMax. Only the lower 32 bits of the seed count, as there. Throws
-/// Error{Errc::usage} for an n out of range.
+/// Returns a permutation of 0..n-1, equal to torch.randperm(n) after torch.manual_seed(seed) on the
+/// CPU, for n below kPermutationMax. As in PyTorch, only the lower 32 bits of the seed are used.
+/// Throws Error{Errc::usage} if n is out of range.
 std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed);
 
-/// Above this size PyTorch draws differently between versions: larger data sets are refused.
+/// From this size on PyTorch's order differs between versions; larger data sets are rejected.
 inline constexpr std::int64_t kPermutationMax = 0xffff'ffff / 20;
 
 /// Arguments of PyTorch's DistributedSampler.
 struct SamplerOptions {
-  bool shuffle = true;     ///< a new order in each epoch; else 0, 1, 2, ...
-  std::uint64_t seed = 0;  ///< the same on every rank
-  bool drop_last =
-      false;  ///< drop the tail rather than repeat samples from the front to make it even
+  bool shuffle = true;     ///< a new order in each epoch; otherwise 0, 1, 2, ...
+  std::uint64_t seed = 0;  ///< equal on all ranks
+  bool drop_last = false;  ///< drop the remainder instead of repeating samples from the front
 };
 
 /// The samples of one rank.
@@ -32,15 +30,15 @@ class DistributedSampler {
   /// too large.
   DistributedSampler(std::int64_t samples, int world_size, int rank, SamplerOptions options = {});
 
-  /// Samples per rank and epoch.
+  /// Returns the number of samples per rank and epoch.
   std::int64_t size() const;
 
-  /// This rank's indices in `epoch`, which is added to the seed: seed 0 in epoch 5 is seed 5 in
-  /// epoch 0. Throws Error{Errc::usage} if the sum is beyond 64 bits.
+  /// Returns this rank's indices in `epoch`, which is added to the seed: seed 0 in epoch 5 equals
+  /// seed 5 in epoch 0. Throws Error{Errc::usage} if the sum exceeds 64 bits.
   std::vector<std::int64_t> indices(std::int64_t epoch) const;
 
-  /// The order over all ranks, padded or cut to size() * world_size; rank r has every world_size-th
-  /// from r on.
+  /// Returns the order over all ranks, padded or cut to size() * world_size; rank r has elements r,
+  /// r + world_size, ...
   std::vector<std::int64_t> global_order(std::int64_t epoch) const;
 
  private:

@@ -1,10 +1,8 @@
-// Workers without a launcher: a function run by several processes that are forked from this one,
-// for tests, notebooks of experiments and programs that want to be started by their own name. What
-// torch.multiprocessing.spawn is to torchrun.
-//
-// What ddprun does beyond it, and this does not: restarts, several nodes, log files, binding to
-// cores, stacks of hung workers. A program that is written for it runs under ddprun if it calls its
-// function itself when from_process_environment() says that it was launched.
+// Workers without a launcher: a function run by several forked processes, for tests, experiments
+// and programs that are started directly; like torch.multiprocessing.spawn. Without ddprun's
+// restarts, several nodes, log files, binding to cores, and stacks of hung workers. A program that
+// uses it also runs under ddprun if it calls the function itself when from_process_environment()
+// says that it was launched.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -19,19 +17,19 @@
 
 namespace ddprun {
 
-/// A worker of spawn() failed; the message is the first failure's, with the exception's text if it
-/// was one. Or it ended although others waited for it, then with exit code 0.
+/// A worker of spawn() failed. The message describes the first failure, with the text of its
+/// exception, if any. Also thrown if a worker ended with exit code 0 while others waited for it.
 class WorkerFailed : public Error {
  public:
-  /// The arguments are what the functions below return.
+  /// The arguments are the results of the functions below.
   WorkerFailed(int rank, int exit_code, int signal, const std::string& message)
       : Error(Errc::remote, message), rank_(rank), exit_code_(exit_code), signal_(signal) {}
 
-  /// The rank of the worker that failed first.
+  /// Returns the rank of the worker that failed first.
   int rank() const noexcept { return rank_; }
-  /// 1 after an exception; 0 if a signal ended it.
+  /// Returns its exit code: 1 after an exception; 0 if a signal ended it.
   int exit_code() const noexcept { return exit_code_; }
-  /// What ended it; 0 if it exited.
+  /// Returns the signal that ended it; 0 if it exited.
   int signal() const noexcept { return signal_; }
 
  private:
@@ -40,38 +38,38 @@ class WorkerFailed : public Error {
   int signal_;
 };
 
-/// How long workers may take, and how they are started and stopped.
+/// Time limits and start of workers.
 struct SpawnOptions {
-  /// For all workers to end; nothing is no limit. Throws Error{Errc::timeout} naming those that had
-  /// not.
+  /// Time limit for all workers; empty: none. Afterwards throws Error{Errc::timeout} with the
+  /// workers that have not ended.
   std::optional<Deadline::Duration> time_limit = {};
-  /// Between SIGTERM and SIGKILL for those that are left when one has failed.
+  /// Time between SIGTERM and SIGKILL for the remaining workers after a failure.
   Deadline::Duration stop_grace = std::chrono::seconds(5);
-  /// Forks although this process has made threads since it was loaded. A worker has none of them,
-  /// and what they were about to change stays as it is, locks included: only where it is known that
-  /// nothing of theirs is used there.
+  /// Allows forking although this process has created threads since it was loaded. Workers do not
+  /// have these threads, and data that they were changing, including locks, stays in that state:
+  /// only safe if workers do not use it.
   bool allow_threads = false;
 };
 
 /// Calls `function` in `workers` new processes, at most 1024, and blocks until all have ended. Each
-/// is a copy of this one with the environment of a worker: ProcessGroup::create(env) meets the
-/// others, by a store in this process. A worker succeeds if `function` returns; streams are flushed
-/// then, but neither exit handlers nor destructors of static objects run: those are this process'.
-/// SIGTERM and SIGINT end it unless `function` catches them.
+/// is a copy of this process with the environment of a worker: ProcessGroup::create(env) connects
+/// it to the others through a store in this process. A worker succeeds if `function` returns; its
+/// streams are then flushed, but neither exit handlers nor destructors of static objects run, since
+/// they belong to this process. SIGTERM and SIGINT end it unless `function` catches them.
 ///
-/// The first failure ends all: who waits in a collective throws PeerFailed at once, the others get
-/// SIGTERM, then SIGKILL. No worker outlives this call, nor this process, by whatever it ends. What
-/// workers have started themselves, and left in their process group, ends with them, unless it is
-/// the death of this process that has ended them.
+/// The first failure ends all workers: waits in collectives throw PeerFailed at once, and the other
+/// workers get SIGTERM, then SIGKILL. No worker outlives this call or this process, however it
+/// ends. Processes that workers have started in their process group end with them, except after the
+/// death of this process.
 ///
-/// To be called by the main thread; no other part of the program may wait for children that are not
-/// its own, and SIGCHLD must not be ignored. Takes two descriptors for each worker. Throws
-/// WorkerFailed, and Error{Errc::usage} or Errc::system if it cannot begin.
+/// To be called by the main thread. No other part of the program may wait for children that it has
+/// not created, and SIGCHLD must not be ignored. Uses two descriptors per worker. Throws
+/// WorkerFailed; Error{Errc::usage} or Errc::system if workers cannot be started.
 void spawn(const std::function<void(const WorkerEnv& env)>& function, int workers,
            const SpawnOptions& options = {});
 
-/// Not for a function that returns something, which nobody would hear of: a worker fails by an
-/// exception or by its exit code.
+/// Not for functions with a result, which would be lost: a worker reports failure by an exception
+/// or its exit code.
 template <typename Function>
 void spawn(const Function& function, int workers, const SpawnOptions& options = {}) requires(
     !std::is_void_v<std::invoke_result_t<const Function&, const WorkerEnv&>>) = delete;
