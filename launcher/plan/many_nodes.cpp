@@ -132,8 +132,8 @@ class NodesPlanner {
     const bool has_port = endpoint.port != 0 || endpoint.is_any_port;
     const bool takes_master_port = !has_port && options_.master_port;
     plan_.endpoint_port = takes_master_port ? *options_.master_port : port_of_endpoint(kStaticPort);
-    check_endpoint("--master_addr", takes_master_port ? "--master_port" : "--rdzv_endpoint",
-                   kStaticPort);
+    check_endpoint("--master_addr or --rdzv_endpoint",
+                   takes_master_port ? "--master_port" : "--rdzv_endpoint", kStaticPort);
   }
 
   void choose_dynamic() {
@@ -178,9 +178,9 @@ class NodesPlanner {
     etcd.port = options_.master_port.value_or(0);
     check_etcd_times(plan_.settings, etcd.lease);
     bound_record(plan_.settings);
-    if (first.host.empty()) problem("--rdzv_endpoint: is missing; etcd's address, as HOST:2379");
+    if (first.host.empty()) problem("--rdzv_endpoint is missing; etcd's address, as HOST:2379");
     if (options_.rdzv_id.empty()) {
-      problem("--rdzv_id: is missing; etcd may serve other runs, too, so this one needs a name");
+      problem("--rdzv_id is missing; etcd may serve other runs, too, so this one needs a name");
     }
     if (!options_.master_addr.empty()) {
       problem("--master_addr=" + options_.master_addr +
@@ -235,7 +235,7 @@ class NodesPlanner {
   void check_endpoint(const std::string& option, const std::string& port_option,
                       std::uint16_t usual_port) {
     if (plan_.endpoint_host.empty()) {
-      problem(option + ": is missing; give the address of one node, the same on all nodes");
+      problem(option + " is missing; give the address of one node, the same on all nodes");
     }
     if (!options_.rdzv_endpoint.others.empty()) {
       problem("--rdzv_endpoint: several addresses; only etcd accepts more than one");

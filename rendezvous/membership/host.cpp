@@ -56,17 +56,17 @@ bool is_loopback_by_name(const std::string& host) {
   return host == "localhost" || is_loopback(host);
 }
 
-constexpr const char* kMeantToHost = "this node is to host it (--node_rank=0 or is_host=1)";
+constexpr const char* kMeantToHost = "this node hosts it (--node_rank=0 or is_host=1)";
 
-/// For a node that was told to host the run at an address that it does not have.
+/// Warns of a host whose endpoint is not an address of its machine.
 void warn_of_address(const StoreEndpoint& endpoint, const Log& log) {
   auto own = own_addresses();
   std::erase_if(own, is_loopback);
   write_log(log, LogLevel::warn,
             "rendezvous at " + to_string(endpoint) + ": " + kMeantToHost +
-                ", but that is none of its addresses (" + listed(std::move(own)) +
-                "). Unless something forwards it to this machine the others look for the host "
-                "elsewhere: is another node told to host it, too?");
+                ", but the address is none of this machine's (" + listed(std::move(own)) +
+                "); without a forwarded port the other nodes cannot connect; check "
+                "--rdzv_endpoint, --node_rank and is_host");
 }
 
 /// Free of the host, which may be gone when it ends.
@@ -183,10 +183,10 @@ asio::awaitable<std::unique_ptr<Host>> choose_host(asio::any_io_executor executo
     host->listen(choice, address, log);
   } catch (const Error& error) {
     if (error.code() != Errc::system) throw;
-    // Another agent of this machine may be the host; if it is somebody else, joining will tell.
+    // Another agent of this machine may be the host; if not, joining fails.
     if (is_told) {
-      throw Error(Errc::system, std::string(error.what()) + "; " + kMeantToHost +
-                                    ": has another one on this machine been told that, too?");
+      throw Error(Errc::system,
+                  std::string(error.what()) + "; " + kMeantToHost + "; start one such node only");
     }
   }
   co_return host;

@@ -85,10 +85,9 @@ int try_listen(const addrinfo& address) {
   const std::string thing = "store at " + to_string(endpoint) + ": ";
   if (error == EADDRINUSE) {
     const auto holder = find_port_holder(endpoint.port);
-    throw Error(Errc::system,
-                thing + "port " + std::to_string(endpoint.port) + " is in use by " +
-                    holder.value_or("a process that cannot be seen from here") +
-                    " (choose another; on one node ddprun takes a free one without --master_port)");
+    throw Error(Errc::system, thing + "port " + std::to_string(endpoint.port) + " is in use by " +
+                                  holder.value_or("a process that cannot be seen from here") +
+                                  "; choose another port");
   }
   if (error == EADDRNOTAVAIL) {
     throw Error(Errc::usage, thing + endpoint.host + " is not an address of this machine");

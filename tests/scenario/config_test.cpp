@@ -132,7 +132,7 @@ TEST_SUITE("configuration file") {
                                           "--no_python",
                                           "/no/program"};
     for (const std::string problem :
-         {"--rdzv_id: is missing", "/no/program: no such file", "--secret_file=",
+         {"--rdzv_id is missing", "/no/program: no such file", "--secret_file=",
           "--rdzv_conf=cacert=", "--rdzv_conf=cert=", "--log_dir: ", "--events="}) {
       refused_alike(all, "ddprun: " + problem);
     }

@@ -93,7 +93,8 @@ TEST_SUITE("nodes' words") {
     CHECK(other.leaves_no_process());
   }
 
-  TEST_CASE("a second node 0 is told that the first hosts the rendezvous") {
+  TEST_CASE(
+      "nodes: a second node 0 on a machine ends and names the process that hosts the rendezvous") {
     const FreePort port;
     auto with_rank = static_node(2, port);
     with_rank.emplace_back("--node_rank=0");
@@ -103,8 +104,7 @@ TEST_SUITE("nodes' words") {
     CHECK(second.wait() == 1);
     CHECK(contains(second.output(), "port " + port.text() + " is in use by process "));
     CHECK(contains(second.output(),
-                   "this node is to host it (--node_rank=0 or is_host=1): has another one on this "
-                   "machine been told that, too?"));
+                   "this node hosts it (--node_rank=0 or is_host=1); start one such node only"));
     first.signal(SIGTERM);
     first.wait();
   }
@@ -117,8 +117,8 @@ TEST_SUITE("nodes' words") {
                "true"));
     CHECK(node.wait() == 1);
     CHECK(contains(node.output(),
-                   "this node is to host it (--node_rank=0 or is_host=1), but that is none of its "
-                   "addresses ("));
+                   "this node hosts it (--node_rank=0 or is_host=1), but the address is none of "
+                   "this machine's ("));
   }
 
   TEST_CASE("the host says at the end which nodes were refused and why, by name") {

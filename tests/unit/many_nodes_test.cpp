@@ -69,8 +69,8 @@ struct Refusal {
 };
 
 const Refusal kRefusals[] = {
-    {{"--nnodes=2"}, "--master_addr: is missing; "},
-    {{"--nnodes=2", "--rdzv_backend=c10d"}, "--rdzv_endpoint: is missing"},
+    {{"--nnodes=2"}, "--master_addr or --rdzv_endpoint is missing; "},
+    {{"--nnodes=2", "--rdzv_backend=c10d"}, "--rdzv_endpoint is missing"},
     {{"--nnodes=1:2", "--master_addr=a"}, "--nnodes=1:2: --rdzv_backend=static has a fixed number"},
     {{"--nnodes=2", "--master_addr=a", "--node_rank=2"}, "--node_rank=2: there are 2 nodes"},
     {{"--nnodes=2", "--master_addr=a:7"}, "--master_addr=a:7: is an address and a port"},
@@ -98,8 +98,8 @@ const Refusal kRefusals[] = {
      "protocol=https: is for --rdzv_backend=etcd; between nodes nothing is encrypted"},
     {{"--nnodes=2", "--master_addr=a", "--rdzv_conf=protocol=HTTPS"},
      "protocol=https: is for --rdzv_backend=etcd; between nodes nothing is encrypted"},
-    {{"--nnodes=2", "--rdzv_backend=etcd"}, "--rdzv_endpoint: is missing; etcd's address"},
-    {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_endpoint=e"}, "--rdzv_id: is missing; etcd may"},
+    {{"--nnodes=2", "--rdzv_backend=etcd"}, "--rdzv_endpoint is missing; etcd's address"},
+    {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_endpoint=e"}, "--rdzv_id is missing; etcd may"},
     {{"--nnodes=2", "--rdzv_backend=etcd", "--master_addr=a"}, "--master_addr=a: with"},
     {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_conf=is_host=1"}, "is_host: with"},
     {{"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_conf=lease_timeout=3.5"},
