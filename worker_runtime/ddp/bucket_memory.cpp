@@ -25,15 +25,15 @@ Memory allocate_each(const BucketPlan& plan, const Allocate& allocate) {
 
 /// Runs the group's first collective on the device, which creates the communicator that memory is
 /// registered with.
-void meet_on_device(ProcessGroup& group, const TensorWork& work) {
+void connect_on_device(ProcessGroup& group, const TensorWork& work) {
   const auto memory = work.allocate(sizeof(std::int32_t));
   group.all_reduce({memory.get(), 1, DataType::int32, work.device()}).wait();
 }
 
-/// Returns true if `is_so_here` on all ranks. NCCL does not check this, and hangs if only some
+/// Returns true if `is_true_here` on all ranks. NCCL does not check this, and hangs if only some
 /// ranks have registered their memory.
-bool is_so_everywhere(ProcessGroup& group, bool is_so_here) {
-  std::int32_t is_so = is_so_here ? 1 : 0;
+bool is_true_on_all_ranks(ProcessGroup& group, bool is_true_here) {
+  std::int32_t is_so = is_true_here ? 1 : 0;
   group.all_reduce(as_buffer(&is_so, 1), ReduceOp::min).wait();
   return is_so != 0;
 }
@@ -47,10 +47,10 @@ Memory allocate_buckets(ProcessGroup group, const TensorWork& work, const Bucket
   // PyTorch's sequence has no collective for this agreement.
   if (work.is_on_device() && group.size() > 1 && has_elements &&
       sequence != CollectiveSequence::pytorch) {
-    meet_on_device(group, work);
+    connect_on_device(group, work);
     Memory registered =
         allocate_each(plan, [&](std::size_t bytes) { return work.allocate_registered(bytes); });
-    if (is_so_everywhere(group, !registered.empty())) return registered;
+    if (is_true_on_all_ranks(group, !registered.empty())) return registered;
   }
   return allocate_each(plan, [&](std::size_t bytes) { return work.allocate(bytes); });
 }

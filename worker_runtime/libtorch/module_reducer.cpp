@@ -94,7 +94,7 @@ class ModuleReducer::Impl {
   void end_backward();
   void settle_unused();
   void require_all_gradients() const;
-  void give_gradients();
+  void set_gradients();
   void mark_ready(std::size_t index);
 
   const ::torch::nn::Module& module_;
@@ -278,7 +278,7 @@ void ModuleReducer::Impl::end_backward() {
       reducer_.finish();
     }
   });
-  if (is_synchronising_) give_gradients();
+  if (is_synchronising_) set_gradients();
   phase_ = Phase::idle;
 }
 
@@ -314,7 +314,7 @@ void ModuleReducer::Impl::require_all_gradients() const {
 }
 
 /// Sets gradients that only other ranks have used.
-void ModuleReducer::Impl::give_gradients() {
+void ModuleReducer::Impl::set_gradients() {
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     at::Tensor& gradient = watched_[i].parameter.tensor.mutable_grad();
     if (!gradient.defined() && reducer_.is_used(i)) gradient = watched_[i].in_bucket;

@@ -122,8 +122,8 @@ void add_share(at::Tensor& sum, const at::Tensor& other, const Replica& replica,
   }
 }
 
-/// Shares the values of the first replica's tensor; also after a change of its type by to().
-void take_values(at::Tensor& own, const at::Tensor& first) {
+/// Copies the first replica's tensor, with its type in case to() has changed it.
+void copy_values(at::Tensor& own, const at::Tensor& first) {
   if (own.scalar_type() != first.scalar_type()) own.set_data(own.detach().to(first.scalar_type()));
   own.copy_(first);
 }
@@ -140,7 +140,7 @@ void require_there(at::Device device) {
 }
 
 /// Copies the mode of each submodule. Parents come first, since train() also sets their children.
-void take_modes(Module& own, const Module& first) {
+void copy_modes(Module& own, const Module& first) {
   const auto theirs = first.modules();
   const auto ours = own.modules();
   for (std::size_t i = 0; i < ours.size(); ++i) ours[i]->train(theirs[i]->is_training());
@@ -176,9 +176,9 @@ class ModuleReplicas::Impl {
 
   void share_compute_threads(int each);
   void require_same_tensors() const;
-  void take_state(Replica& replica);
+  void copy_state(Replica& replica);
   void add_gradients(Replica& replica);
-  void take_first(std::size_t parameter);
+  void adopt_first(std::size_t parameter);
 
   std::vector<One> replicas_;
   std::vector<std::unique_ptr<ReplicaGradients>> gradients_;
@@ -206,12 +206,12 @@ void ModuleReplicas::Impl::share_compute_threads(int each) {
 }
 
 /// Copies the module's current parameters and buffers. Returns when all ranks have them.
-void ModuleReplicas::Impl::take_state(Replica& replica) {
+void ModuleReplicas::Impl::copy_state(Replica& replica) {
   const at::NoGradGuard no_graph;
   const Module& first = *replicas_.front().module;
   Module& own = *replicas_[index_of(replica)].module;
   if (replica.index > 0) {
-    take_modes(own, first);
+    copy_modes(own, first);
     const auto theirs = first.parameters();
     auto ours = own.parameters();
     for (std::size_t i = 0; i < ours.size(); ++i) {
@@ -219,13 +219,13 @@ void ModuleReplicas::Impl::take_state(Replica& replica) {
       if (ours[i].device() == theirs[i].device()) {
         ours[i].set_data(theirs[i].detach());
       } else {
-        take_values(ours[i], theirs[i]);
+        copy_values(ours[i], theirs[i]);
       }
     }
     const auto their_buffers = first.buffers();
     auto our_buffers = own.buffers();
     for (std::size_t i = 0; i < our_buffers.size(); ++i)
-      take_values(our_buffers[i], their_buffers[i]);
+      copy_values(our_buffers[i], their_buffers[i]);
   }
   replica.group.barrier().wait();
 }
@@ -239,7 +239,7 @@ at::Tensor ModuleReplicas::Impl::train(const at::Tensor& input, const at::Tensor
   threads_.apply([&](Replica& replica) {
     const at::ThreadLocalStateGuard as_caller(callers);
     const at::AutoGradMode records_graph(true);
-    take_state(replica);
+    copy_state(replica);
     const ReplicaGradients::Step step(*gradients_[index_of(replica)],
                                       /*adds=*/replica.index == 0);
     const Rows rows = replica.rows(static_cast<std::size_t>(input.size(0)));
@@ -274,7 +274,7 @@ void ModuleReplicas::Impl::add_gradients(Replica& replica) {
   const auto is_its_turn = [&](std::size_t i) { return i % replicas_.size() == index_of(replica); };
   ReplicaGradients& sums = *gradients_.front();
   for (std::size_t i = 0; i < sums.size(); ++i)
-    if (is_its_turn(i) && !sums[i].defined()) take_first(i);
+    if (is_its_turn(i) && !sums[i].defined()) adopt_first(i);
   replica.group.barrier().wait();
   for (std::size_t number = 1; number < gradients_.size(); ++number) {
     for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -285,7 +285,7 @@ void ModuleReplicas::Impl::add_gradients(Replica& replica) {
 }
 
 /// If the first replica has no gradient, uses that of the next replica that has one.
-void ModuleReplicas::Impl::take_first(std::size_t parameter) {
+void ModuleReplicas::Impl::adopt_first(std::size_t parameter) {
   ReplicaGradients& sums = *gradients_.front();
   for (std::size_t number = 1; number < gradients_.size(); ++number) {
     at::Tensor& other = (*gradients_[number])[parameter];
@@ -303,7 +303,7 @@ at::Tensor ModuleReplicas::Impl::forward(const at::Tensor& input) {
   const at::ThreadLocalState callers;
   threads_.apply([&](Replica& replica) {
     const at::ThreadLocalStateGuard as_caller(callers);
-    take_state(replica);
+    copy_state(replica);
     const at::NoGradGuard no_graph;
     const Rows rows = replica.rows(static_cast<std::size_t>(input.size(0)));
     if (rows.count == 0) return;

@@ -259,7 +259,7 @@ class OptimizerCheck {
 };
 
 /// Clears the state first, since load() would keep state that the section lacks.
-void load_anew(InputArchive& archive, Optimizer& optimizer) {
+void replace_state(InputArchive& archive, Optimizer& optimizer) {
   std::decay_t<decltype(optimizer.state())> before;
   std::swap(before, optimizer.state());
   try {
@@ -289,7 +289,7 @@ void get_optimizer(const Checkpoint& checkpoint, const std::string& section, Opt
     OptimizerCheck(section, optimizer).require_fitting(archive);
     // The state of other kinds is unknown.
     if (kind_of(optimizer) == nullptr) return optimizer.load(archive);
-    load_anew(archive, optimizer);
+    replace_state(archive, optimizer);
   });
 }
 

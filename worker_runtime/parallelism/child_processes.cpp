@@ -71,17 +71,17 @@ void read_message(int channel, ChildEnd& end) {
 }
 
 /// Blocks signals that stop a process during its lifetime.
-class StopSignalsLater {
+class StopSignalBlock {
  public:
-  StopSignalsLater() {
+  StopSignalBlock() {
     sigset_t later;
     ::sigemptyset(&later);
     for (const int number : kStopSignals) ::sigaddset(&later, number);
     ::sigprocmask(SIG_BLOCK, &later, &before_);
   }
-  StopSignalsLater(const StopSignalsLater&) = delete;
-  StopSignalsLater& operator=(const StopSignalsLater&) = delete;
-  ~StopSignalsLater() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  StopSignalBlock(const StopSignalBlock&) = delete;
+  StopSignalBlock& operator=(const StopSignalBlock&) = delete;
+  ~StopSignalBlock() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
   const sigset_t& before() const { return before_; }
 
@@ -135,7 +135,7 @@ void ChildProcesses::fork(const std::function<void(std::uint16_t)>& body) {
   Child child{.channel = UniqueFd(ends[0])};
   UniqueFd other(ends[1]);
   const pid_t parent = ::getpid();
-  const StopSignalsLater later;
+  const StopSignalBlock later;
   child.pid = ::fork();
   if (child.pid < 0) throw_system_error("spawn: fork", errno);
   if (child.pid == 0) {

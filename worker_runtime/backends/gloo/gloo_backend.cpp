@@ -109,7 +109,7 @@ class GlooBackend : public Backend {
   void leave() noexcept override {
     const NoPipeSignal spared;
     try {
-      if (messages_) messages_->flush(Deadline::after(kFarewell));
+      if (messages_) messages_->flush(Deadline::after(kLeaveTimeout));
     } catch (const std::exception&) {
       // The receiver has ended, or reports its failure itself.
     }
@@ -144,7 +144,7 @@ class GlooBackend : public Backend {
 
  private:
   // Time for ranks that are still running to receive sent data.
-  static constexpr auto kFarewell = std::chrono::seconds(5);
+  static constexpr auto kLeaveTimeout = std::chrono::seconds(5);
 
   void connect(gloo::rendezvous::Store& store, const std::string& address, Deadline deadline) {
     auto device = std::make_shared<GlooDevice>(address);

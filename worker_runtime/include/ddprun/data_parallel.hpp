@@ -97,7 +97,7 @@ class DataParallel {
   template <typename Backward>
   void step(const Backward& backward) {
     threads_.apply([&](Replica& replica) {
-      take_parameters(replica);
+      copy_parameters(replica);
       average_gradients(backward, replica);
     });
   }
@@ -117,7 +117,7 @@ class DataParallel {
 
   /// Copies the parameters of `model` to all replicas. Blocks.
   void refresh() {
-    threads_.apply([&](Replica& replica) { take_parameters(replica); });
+    threads_.apply([&](Replica& replica) { copy_parameters(replica); });
   }
 
   /// Calls `call` for all replicas concurrently, without gradients. Each must write its results to
@@ -125,7 +125,7 @@ class DataParallel {
   template <typename Call>
   void apply(const Call& call) {
     threads_.apply([&](Replica& replica) {
-      take_parameters(replica);
+      copy_parameters(replica);
       call(*part_of(replica).model, std::as_const(replica));
     });
   }
@@ -156,7 +156,7 @@ class DataParallel {
   }
 
   /// The model's parameters do not change meanwhile, since replica 0 also uses them.
-  void take_parameters(const Replica& replica) {
+  void copy_parameters(const Replica& replica) {
     if (replica.index == 0) return;
     const auto& own = part_of(replica).parameters;
     const auto& models = parts_.front().parameters;
