@@ -1,5 +1,5 @@
-// What a forward pass leaves for the backward pass, and the space that both work in. Plain arrays,
-// made once for the largest batch. Shapes in brackets; rows are the tokens of all sequences.
+// Activations of a forward pass, and scratch arrays of both passes. Allocated once for the largest
+// batch. Shapes in brackets; rows are the tokens of all sequences.
 #pragma once
 
 #include "trainers/compute/compute.hpp"
@@ -16,12 +16,12 @@ struct Normalised {
 };
 
 struct LayerActivations {
-  Array residual;  ///< [rows, channels], what comes into the layer
+  Array residual;  ///< [rows, channels], input of the layer
   Normalised norm1;
   Array projections;  ///< [rows, 3 * channels], queries, keys and values
-  Array attended;     ///< [rows, channels], from the heads
+  Array attended;     ///< [rows, channels], output of the heads
   Array log_sum;      ///< [sequences, heads, context]
-  Array middle;       ///< [rows, channels], the residual path after attention
+  Array middle;       ///< [rows, channels], residual path after attention
   Normalised norm2;
   Array hidden;     ///< [rows, 4 * channels]
   Array activated;  ///< [rows, 4 * channels]
@@ -29,13 +29,13 @@ struct LayerActivations {
 
 struct Activations {
   std::vector<LayerActivations> layers;
-  Array residual;  ///< [rows, channels], behind the last layer
+  Array residual;  ///< [rows, channels], output of the last layer
   Normalised final_norm;
   Array logits;  ///< [rows, padded vocabulary]; after the loss their gradient
   Array losses;  ///< [rows]
-  Array branch;  ///< [rows, channels], what is about to be added to the residual path
+  Array branch;  ///< [rows, channels], to be added to the residual path
 
-  Array residual_gradient;    ///< [rows, channels], layer after layer
+  Array residual_gradient;    ///< [rows, channels], of each layer in turn
   Array normalised_gradient;  ///< [rows, channels]
   Array wide_gradient;        ///< [rows, 4 * channels]
 };

@@ -8,13 +8,13 @@ namespace trainer::gpt2 {
 
 namespace {
 
-constexpr std::size_t kLanes = 4;  // a processor multiplies so many numbers at once
+constexpr std::size_t kLanes = 4;  // independent multiplications per iteration
 using Lanes = std::array<std::uint64_t, kLanes>;
 
-constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15;  // odd: the product can be undone
+constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15;  // odd, so that the product is invertible
 
-/// No two words lead from the same number to the same one. The turn brings the highest bits, which
-/// a product leaves where they are, down to the others.
+/// Different words give different numbers. The rotation moves the highest bits, which the product
+/// does not spread, to the lowest ones.
 constexpr std::uint64_t mixed(std::uint64_t number, std::uint64_t word) {
   return std::rotl((number ^ word) * kFactor, 29);
 }

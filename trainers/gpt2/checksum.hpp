@@ -1,4 +1,4 @@
-// Tells contents apart that differ by accident, as fast as memory gives them.
+// A fast non-cryptographic checksum.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace trainer::gpt2 {
 
-/// `before` is the checksum of what comes before these bytes, which may be parts of any size; other
-/// parts of the same content have another checksum.
+/// `before`: checksum of the preceding bytes. The division of the content into parts affects the
+/// checksum.
 std::uint64_t checksum_of(std::span<const std::byte> bytes, std::uint64_t before = 0);
 
 }  // namespace trainer::gpt2

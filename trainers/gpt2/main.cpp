@@ -1,5 +1,5 @@
-// Trains a language model like GPT-2 on one worker of a data-parallel run: setting up, the loop
-// over steps, what is kept and told of it. One step is in training.cpp, the model in model.cpp.
+// Trains a GPT-2 language model on one worker of a data-parallel run: setup, the loop over steps,
+// and outputs. training.cpp has the training step, model.cpp the model.
 #include "trainers/compute/placement.hpp"
 #include "trainers/frame/console.hpp"
 #include "trainers/frame/json_lines.hpp"
@@ -26,19 +26,19 @@ using ddprun::ProcessGroup;
 using ddprun::WorkerEnv;
 using Clock = std::chrono::steady_clock;
 
-void tell_on_stderr(ddprun::LogLevel, std::string_view text) {
+void log_to_stderr(ddprun::LogLevel, std::string_view text) {
   std::fprintf(stderr, "gpt2: %.*s\n", static_cast<int>(text.size()), text.data());
 }
 
 void warn_on_stderr(ddprun::LogLevel level, std::string_view text) {
-  if (level >= ddprun::LogLevel::warn) tell_on_stderr(level, text);
+  if (level >= ddprun::LogLevel::warn) log_to_stderr(level, text);
 }
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Where the run leaves what it has to say and to keep. Rank 0 alone has all of it open.
+/// Output files of the run. Only rank 0 opens all of them.
 struct Outputs {
   Console& console;
   JsonLines& metrics;
@@ -46,10 +46,11 @@ struct Outputs {
   Tracking& tracking;
   std::optional<ddprun::CheckpointDirectory>& checkpoints;
   const Settings& settings;
-  double flops_max = 0;  ///< of all workers' devices in a second; 0 if nobody knows
+  /// floating-point operations per second of all workers' devices; 0 if unknown
+  double flops_max = 0;
 };
 
-/// The model's vocabulary must hold that of the file.
+/// Throws unless the model's vocabulary contains the file's.
 void check_vocabulary(const TokenFile& file, const Shape& shape) {
   if (file.vocabulary() <= shape.vocabulary) return;
   throw ddprun::Error(ddprun::Errc::usage,
@@ -66,8 +67,8 @@ void save(Training& training, Outputs& outputs) {
   outputs.checkpoints->save(checkpoint);
 }
 
-/// Before the step: when one rank saves what all have done, none can lack its line, whatever ends
-/// it.
+/// Called before the step: so when one rank saves a step that all have completed, every rank has
+/// written its line.
 void record_sequences(const Training& training, Outputs& outputs) {
   if (!outputs.ledger.is_open()) return;
   outputs.ledger.write({{"step", training.step + 1},
@@ -84,7 +85,7 @@ void report_step(const Training& training, const StepResult& result, double seco
   const double lr = learning_rate(options, training.step);
   const double utilisation =
       outputs.flops_max > 0 ? rate * flops_per_token(options.shape) / outputs.flops_max : 0;
-  nlohmann::ordered_json exposed;  // null if nobody knows
+  nlohmann::ordered_json exposed;  // null if unknown
   if (result.exposed_seconds) exposed = *result.exposed_seconds;
   outputs.metrics.write({{"event", "step"},
                          {"step", training.step},
@@ -118,7 +119,7 @@ void report_test(Training& training, Outputs& outputs) {
   outputs.tracking.log(training.step, {{"Loss/test", loss}});
 }
 
-/// Whether some worker has got a signal to stop.
+/// Returns true if a worker has received a signal to stop.
 bool train_steps(Training& training, const StopSignal& stop, Outputs& outputs) {
   const Options& options = training.options;
   while (training.step < options.steps) {
@@ -181,18 +182,18 @@ void finish(Training& training, double seconds, Outputs& outputs) {
                          {"parameters_hash", hash_text}});
 }
 
-/// The newest checkpoint, if checkpoints are wanted and there is one.
+/// Returns the newest checkpoint if checkpoints are enabled and there is one.
 std::optional<ddprun::Checkpoint> open_checkpoints(
     const Options& options, std::optional<ddprun::CheckpointDirectory>& checkpoints) {
   if (options.checkpoint_dir.empty()) return std::nullopt;
   checkpoints.emplace(options.checkpoint_dir,
                       ddprun::CheckpointDirectory::Options{.log = warn_on_stderr});
-  // Before reading: what a run that is still at work here saves later would be done twice.
+  // Before reading, so that another running process cannot save further steps.
   checkpoints->claim();
   return checkpoints->load_newest();
 }
 
-/// Null if there are none.
+/// Returns null without test data.
 std::unique_ptr<TokenFile> open_test_data(const Options& options) {
   if (options.test_data.empty()) return nullptr;
   auto file = std::make_unique<TokenFile>(options.test_data);
@@ -219,7 +220,8 @@ int train(const WorkerEnv& env, Options options, Tracking& tracking) {
   const auto compute = make_compute(options.device, options.threads, env);
   Model model(*compute, options.shape, static_cast<std::size_t>(options.batch_size),
               options.type());
-  // Rank 0 keeps the checkpoints; all resume from the one that it finds, or begin with its values.
+  // Rank 0 owns the checkpoints; all ranks resume from the one that it loads, or start with its
+  // values.
   std::optional<ddprun::CheckpointDirectory> checkpoints;
   std::optional<ddprun::Checkpoint> newest;
   if (is_first) newest = open_checkpoints(options, checkpoints);
@@ -230,7 +232,7 @@ int train(const WorkerEnv& env, Options options, Tracking& tracking) {
 
   ddprun::GroupOptions group_options;
   group_options.backend = backend_for(options.device, options.backend);
-  group_options.log = tell_on_stderr;
+  group_options.log = log_to_stderr;
   ProcessGroup group = ProcessGroup::create(env, group_options);
   require_same_settings(group, common_settings(options, env, data, test_data.get()));
   group.set_stream(compute->stream());
@@ -259,22 +261,22 @@ int train(const WorkerEnv& env, Options options, Tracking& tracking) {
                        group,           make_reducer(group, model, optimizer, options),
                        sampler,         progress ? progress->step : 0};
   training.launch_timeout = group_options.collective_timeout;
-  // Without checkpoints there is nothing to save before leaving.
+  // Without checkpoints there is nothing to save before the end.
   const StopSignal stop(!options.checkpoint_dir.empty());
 
   announce(training, progress.has_value(), outputs);
   const bool is_stopped = train_steps(training, stop, outputs);
   finish(training, seconds_since(start), outputs);
-  if (is_stopped) console.line("stopped by a signal; the same command goes on from here");
+  if (is_stopped) console.line("stopped by a signal; run the same command to resume");
   console.check();
   if (!is_stopped) return 0;
-  constexpr int kSignalExit = 128;  // as shells report a death by a signal
+  constexpr int kSignalExit = 128;  // exit codes of shells after a signal
   return kSignalExit + (stop.received() != 0 ? stop.received() : SIGTERM);
 }
 
 }  // namespace
 
-/// The whole worker, from its command line to its exit code.
+/// Runs the worker and returns its exit code.
 int run(const WorkerEnv& env, int argc, const char* const* argv, Tracking& tracking) {
   const CommandLine command_line = parse_command_line(argc, argv);
   if (command_line.help.empty()) return train(env, command_line.options, tracking);
@@ -287,10 +289,10 @@ int run(const WorkerEnv& env, int argc, const char* const* argv, Tracking& track
 }  // namespace trainer::gpt2
 
 int main(int argc, char** argv) {
-  trainer::Tracking tracking(trainer::gpt2::tell_on_stderr);
+  trainer::Tracking tracking(trainer::gpt2::log_to_stderr);
   const int exit_code = ddprun::run_worker(
       [&](const ddprun::WorkerEnv& env) { return trainer::gpt2::run(env, argc, argv, tracking); });
-  // Only now: the launcher reads of a failure before a server that is slow is waited for.
+  // Last, so that the launcher learns of a failure without waiting for a slow server.
   tracking.finish(exit_code);
   return exit_code;
 }

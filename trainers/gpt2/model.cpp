@@ -42,11 +42,11 @@ void Model::initialise(std::uint64_t seed) {
     compute_.copy_in(std::as_bytes(std::span(values)), exact.buffer);
     compute_.run(
         Convert{.input = exact.buffer, .output = weight(index), .elements = values.size()});
-    compute_.wait();  // before `exact` goes
+    compute_.wait();  // before `exact` is freed
   }
 }
 
-/// output = input * transposed(weight) + bias, and back.
+/// A linear layer: output = input * transposed(weight) + bias.
 struct Model::LinearRun {
   std::size_t weight_index;  ///< the bias is the next parameter
   const Buffer& input;       ///< [rows, inputs]
@@ -154,7 +154,7 @@ void Model::forward_layer(std::size_t layer) {
   if (layer == 0) {
     normalise(own.residual.buffer, nullptr, {}, index(LayerParameter::norm1_weight), own.norm1);
   } else {
-    // What the layer before has left apart.
+    // Adds the previous layer's pending branch.
     normalise(activations_.layers[layer - 1].middle.buffer, &branch, own.residual.buffer,
               index(LayerParameter::norm1_weight), own.norm1);
   }
@@ -232,8 +232,8 @@ void Model::backward(const GradientReady& ready) {
   ready(kTokenTable);
 }
 
-/// The gradient of the residual path is that behind the layer before, and that in front of it
-/// after; what comes back through the two branches is added to it by the normalisations.
+/// On entry, the residual path's gradient is that of the layer's output, on return that of its
+/// input; the normalisations add the gradients of the two branches to it.
 void Model::backward_layer(std::size_t layer, const GradientReady& ready) {
   const LayerActivations& own = activations_.layers[layer];
   const std::size_t c = shape_.channels;

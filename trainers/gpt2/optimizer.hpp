@@ -1,4 +1,4 @@
-// AdamW over a model's parameters: its arrays, and the norm of the gradients by which it clips.
+// AdamW for a model's parameters, with clipping by the gradients' norm.
 #pragma once
 
 #include "trainers/compute/compute.hpp"
@@ -12,28 +12,29 @@ namespace trainer::gpt2 {
 
 class Optimizer {
  public:
-  /// Of one parameter. Statistics are float32, float64 for a model in float64.
+  /// State of a parameter. Statistics are float32; float64 for a model in float64.
   struct State {
     Array mean;    ///< of the gradient
-    Array square;  ///< mean of the gradient's square
-    Array master;  ///< float32 of a parameter in bfloat16; otherwise the parameter's values
+    Array square;  ///< of the squared gradient
+    Array master;  ///< float32 copy of bfloat16 values; otherwise the parameter's values
   };
 
-  /// `compute` and `model` must outlive it. The master weights are what the model's values are now.
+  /// `compute` and `model` must outlive this object. Master weights are initialised from the
+  /// model's values.
   Optimizer(Compute& compute, Model& model);
 
-  /// Puts what updates of step `step` depend on, which counts from 1, into the device's memory.
+  /// Copies the values that depend on step `step`, counted from 1, to the device.
   void set_step(const Options& options, std::int64_t step);
 
-  /// Changes the parameters by their gradients. Asks the device for the same in each step.
+  /// Updates the parameters by their gradients. Runs the same operations in each step.
   void update(const Options& options);
 
-  /// Of the last update's gradients, before they were clipped. Waits for the device.
+  /// Returns the norm of the last update's gradients before clipping. Waits for the device.
   double gradient_norm();
 
   std::vector<State>& states() { return states_; }
 
-  /// Gives the model the values of the master weights.
+  /// Copies the master weights to the model.
   void publish();
 
  private:

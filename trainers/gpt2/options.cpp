@@ -18,10 +18,11 @@ namespace {
 using ddprun::Errc;
 using ddprun::Error;
 
-constexpr std::int64_t kCountMax = 1'000'000'000;  // far above sense, far below overflow
-constexpr std::int64_t kBatchMax = 1'000'000;      // its square and the workers are multiplied
-constexpr std::int64_t kSizeMax = 1 << 24;         // of the model; see check(Shape)
-constexpr std::int64_t kSeedMax = 0xffff'ffff;     // fits every random generator
+constexpr std::int64_t kCountMax = 1'000'000'000;  // large enough for any use, and without overflow
+// its product with itself and the number of workers must not overflow
+constexpr std::int64_t kBatchMax = 1'000'000;
+constexpr std::int64_t kSizeMax = 1 << 24;      // of the model; see check(Shape)
+constexpr std::int64_t kSeedMax = 0xffff'ffff;  // fits every random generator
 
 [[noreturn]] void refuse_options(const std::string& what) {
   throw Error(Errc::usage, what);
@@ -151,7 +152,7 @@ void add_run_options(CLI::App& app, Options& options) {
       ->type_name("FILE");
 }
 
-/// The preset's sizes where none were given.
+/// Fills in the preset's sizes.
 Shape completed(const Options& options) {
   Shape shape = preset(options.model);
   const Shape& given = options.shape;

@@ -12,20 +12,21 @@ namespace trainer::gpt2 {
 
 struct Options {
   std::string data;       ///< token file
-  std::string test_data;  ///< token file; after parsing: empty if there is none
+  std::string test_data;  ///< token file; after parsing: empty without test data
   std::string model = "tiny";
-  Shape shape;  ///< after parsing: the preset with what was given besides; vocabulary 0: the data's
+  Shape shape;  ///< after parsing: the preset with explicit sizes; vocabulary 0: the data's
   std::string device = "cpu";
   std::string dtype = "float32";
   bool cuda_graph = false;
-  int threads = 1;              ///< of the CPU's matrix products, per worker
+  int threads = 1;              ///< CPU threads for matrix products, per worker
   std::int64_t batch_size = 4;  ///< sequences per worker and backward pass
   std::int64_t gradient_accumulation = 1;
-  std::int64_t global_batch_size = 0;  ///< sequences of all workers; 0: as many as they make
+  /// sequences of a step over all workers; 0: the product of the other options
+  std::int64_t global_batch_size = 0;
   std::int64_t steps = 200;
   double lr = 6e-4;
   std::string lr_schedule = "cosine";
-  double lr_final = 0.1;  ///< of lr, at the last step
+  double lr_final = 0.1;  ///< fraction of lr at the last step
   std::int64_t warmup_steps = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -48,15 +49,15 @@ struct Options {
 
 struct CommandLine {
   Options options;
-  std::string help;  ///< if not empty, --help was given: print this and do nothing else
+  std::string help;  ///< help text to print; empty if not requested
 };
 
-/// Options may be spelled with dashes or underscores. Throws Error{Errc::usage} saying what is
-/// wrong: an unknown option, a bad value, options that contradict each other.
+/// Options may be spelled with dashes or underscores. Throws Error{Errc::usage} for unknown
+/// options, invalid values and contradictory options.
 CommandLine parse_command_line(int argc, const char* const* argv);
 
-/// For step number `step`, counted from 1: rises linearly over the warm-up, then falls as half a
-/// cosine wave to lr_final * lr at the last step, or stays.
+/// Returns the learning rate of step `step`, counted from 1: a linear warm-up, then a cosine decay
+/// to lr_final * lr at the last step, or a constant.
 double learning_rate(const Options& options, std::int64_t step);
 
 }  // namespace trainer::gpt2

@@ -25,7 +25,7 @@ std::string checksum_text(const TokenFile& file) {
 
 /// "rank 3", "ranks 0, 1, 2 and 5 more".
 std::string describe_ranks(const std::vector<std::size_t>& ranks) {
-  constexpr std::size_t kNamed = 8;  // more than anybody reads
+  constexpr std::size_t kNamed = 8;  // maximum number of ranks in a message
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < std::min(ranks.size(), kNamed); ++i) {
     text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
@@ -34,10 +34,10 @@ std::string describe_ranks(const std::vector<std::size_t>& ranks) {
   return text;
 }
 
-/// Empty if all ranks have the same value of this setting.
+/// Returns an empty string if all ranks have the same value of this setting.
 std::string describe_difference(std::span<const Settings> ranks, const std::string& name) {
-  constexpr std::size_t kNamed = 4;  // values; all ranks may have different ones
-  std::vector<std::string> values;   // in the order of the first ranks that have them
+  constexpr std::size_t kNamed = 4;  // maximum number of values in a message
+  std::vector<std::string> values;   // in order of the first rank with each
   std::map<std::string, std::vector<std::size_t>> ranks_of;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const auto found = ranks[rank].find(name);
@@ -53,7 +53,7 @@ std::string describe_difference(std::span<const Settings> ranks, const std::stri
   return values.size() > kNamed ? text + " and others elsewhere" : text;
 }
 
-/// Each rank's `own` numbers, one rank's after the other's.
+/// Gathers the numbers of all ranks, in rank order.
 template <typename Number>
 std::vector<Number> gather(ddprun::ProcessGroup& group, const std::vector<Number>& own) {
   std::vector<Number> all(own.size() * static_cast<std::size_t>(group.size()));
@@ -90,7 +90,7 @@ Settings settings_of(const Options& options, const ddprun::WorkerEnv& env, const
                        {"weight_decay", options.weight_decay},
                        {"gradient_norm_max", options.gradient_norm_max},
                        {"seed", options.seed}};
-  // Whose number may change is no setting.
+  // The number of workers is then not a setting.
   if (options.global_batch_size > 0) {
     settings["global_batch_size"] = options.global_batch_size;
   } else {
@@ -138,7 +138,8 @@ std::string describe_differences(std::span<const Settings> ranks) {
 
 void require_same_settings(ddprun::ProcessGroup& group, const Settings& own) {
   if (group.size() == 1) return;
-  // Texts travel only where they differ. They have the same few settings everywhere.
+  // Texts are only exchanged if their checksums differ. All ranks have the same settings, with
+  // different values.
   const std::string text = own.dump();
   std::vector<std::uint8_t> bytes(text.begin(), text.end());
   const auto hash = static_cast<std::int64_t>(checksum_of(std::as_bytes(std::span(bytes))));

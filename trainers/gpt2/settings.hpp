@@ -1,4 +1,4 @@
-// What all ranks of a run and all its attempts have to have in common.
+// Settings that must be equal on all ranks of a run and in all its attempts.
 #pragma once
 
 #include "trainers/gpt2/options.hpp"
@@ -13,28 +13,28 @@
 
 namespace trainer::gpt2 {
 
-/// An object: name and value of settings. Options have their names, without dashes.
+/// JSON object with names and values of settings. Options are named without dashes.
 using Settings = nlohmann::json;
 
-/// Every setting on which the parameters depend, bit for bit; a resumed run has the same.
+/// Returns all settings that affect the parameters; they must be equal in a resumed run.
 Settings settings_of(const Options& options, const ddprun::WorkerEnv& env, const TokenFile& data);
 
-/// Every setting that has to be the same on all ranks of a run: those above, and those by which
-/// they call the same collectives. `test_data` is null if there are none.
+/// Returns all settings that must be equal on all ranks of a run: those above, and those that
+/// determine the collectives. `test_data` may be null.
 Settings common_settings(const Options& options, const ddprun::WorkerEnv& env,
                          const TokenFile& data, const TokenFile* test_data);
 
-/// "--lr", "the number of workers".
+/// Returns the name in messages: "--lr", "the number of workers".
 std::string name_for_people(const std::string& setting);
 
 std::string text_of(const Settings& value);
 
-/// "--seed is 0 on ranks 0, 2 and 7 on rank 1", of each setting in which the ranks differ; empty if
-/// they do not.
+/// Returns "--seed is 0 on ranks 0, 2 and 7 on rank 1" for each setting that differs between ranks;
+/// empty if all are equal.
 std::string describe_differences(std::span<const Settings> ranks);
 
 /// Throws the same Error{Errc::usage} on all ranks, with describe_differences(), if their settings
-/// differ. All ranks must call it. Blocks.
+/// differ. A collective, which blocks.
 void require_same_settings(ddprun::ProcessGroup& group, const Settings& own);
 
 }  // namespace trainer::gpt2

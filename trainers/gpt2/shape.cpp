@@ -44,7 +44,7 @@ Shape preset(std::string_view name) {
 }
 
 void check(const Shape& shape) {
-  // Far above sense, and small enough that no product of two overflows.
+  // Large enough for any use, and no product of two overflows.
   constexpr std::size_t kMost = std::size_t{1} << 24U;
   const auto one = [](const char* name, std::size_t value) {
     if (value >= 1 && value <= kMost) return;
@@ -117,8 +117,8 @@ std::vector<float> first_values(const Shape& shape, std::size_t index, std::uint
   if (spec.start != Start::normal) return values;
   std::seed_seq seeds = {seed & 0xffff'ffffU, seed >> 32U, static_cast<std::uint64_t>(index)};
   std::mt19937 random(seeds);
-  // Two normal numbers from two uniform ones (Box and Muller, 1958), written out because the
-  // standard library's may differ from one to another.
+  // Two normal numbers from two uniform ones (Box and Muller, 1958), since distributions of the
+  // standard library differ between implementations.
   const auto uniform = [&] { return (static_cast<double>(random()) + 0.5) * 0x1p-32; };
   const std::size_t used = index == kTokenTable ? shape.vocabulary * shape.channels : values.size();
   for (std::size_t i = 0; i < used; i += 2) {

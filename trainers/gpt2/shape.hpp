@@ -1,4 +1,4 @@
-// What a GPT-2 consists of: its sizes, its parameters and the work that they make. Pure.
+// Sizes and parameters of a GPT-2, and its computational cost. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@ namespace trainer::gpt2 {
 struct Shape {
   std::size_t layers = 0;
   std::size_t heads = 0;
-  std::size_t channels = 0;    ///< of each token, a multiple of `heads`
-  std::size_t context = 0;     ///< tokens of a sequence, at most
-  std::size_t vocabulary = 0;  ///< different tokens
+  std::size_t channels = 0;    ///< per token; a multiple of `heads`
+  std::size_t context = 0;     ///< maximum number of tokens of a sequence
+  std::size_t vocabulary = 0;  ///< number of different tokens
 
   std::size_t head_size() const { return channels / heads; }
 
-  /// Rows of the token table. Matrix products are faster if their sizes are multiples of 64; the
-  /// rows from `vocabulary` on belong to no token and stay zero.
+  /// Rows of the token table. Matrix products are faster if sizes are multiples of 64; additional
+  /// rows have no token and stay zero.
   std::size_t padded_vocabulary() const { return (vocabulary + 63) / 64 * 64; }
 
   bool operator==(const Shape&) const = default;
 };
 
-/// Presets by name, smallest first; `vocabulary` is 0: it is the data's.
+/// Presets by name, smallest first; their `vocabulary` is 0, since the data determines it.
 struct Preset {
   const char* name;
   Shape shape;
@@ -35,21 +35,22 @@ const std::vector<Preset>& presets();
 /// Throws Error{Errc::usage} for an unknown name, listing the names.
 Shape preset(std::string_view name);
 
-/// Throws Error{Errc::usage} naming what does not go together: no layers, channels that the heads
-/// do not divide, ...
+/// Throws Error{Errc::usage} for invalid sizes: no layers, channels that are not a multiple of the
+/// heads, ...
 void check(const Shape& shape);
 
 enum class Start { normal, zeros, ones };
 
-/// A parameter as GPT-2 has it. Matrices are [outputs, inputs], as in PyTorch's Linear.
+/// A parameter of GPT-2. Matrices are [outputs, inputs], as in PyTorch's Linear.
 struct ParameterSpec {
   std::string name;                ///< "transformer.h.0.attn.c_attn.weight"
   std::vector<std::size_t> shape;  ///< one or two dimensions
   Start start = Start::zeros;
-  double deviation = 0;  ///< of Start::normal
+  double deviation = 0;  ///< for Start::normal
 
   std::size_t elements() const;
-  /// Weights of matrix products and embeddings decay, biases and normalisations do not.
+  /// Weight decay applies to weights of matrix products and embeddings, not to biases and
+  /// normalisations.
   bool decays() const { return shape.size() > 1; }
 };
 
@@ -59,7 +60,7 @@ enum class LayerParameter : std::size_t {
   norm1_bias,
   projections_weight,  ///< queries, keys and values
   projections_bias,
-  attended_weight,  ///< from the heads back into the residual path
+  attended_weight,  ///< from the heads to the residual path
   attended_bias,
   norm2_weight,
   norm2_bias,
@@ -69,24 +70,24 @@ enum class LayerParameter : std::size_t {
   contraction_bias,
 };
 
-/// Where parameters stand in parameters_of(). The token table is the last layer's weight, too.
+/// Positions of parameters in parameters_of(). The token table is also the last layer's weight.
 inline constexpr std::size_t kTokenTable = 0;
 inline constexpr std::size_t kPositionTable = 1;
 std::size_t index_of(std::size_t layer, LayerParameter which);
 std::size_t final_norm_weight(const Shape& shape);
 std::size_t final_norm_bias(const Shape& shape);
 
-/// In order of definition, the same on every worker.
+/// In order of definition, equal on all workers.
 std::vector<ParameterSpec> parameters_of(const Shape& shape);
 
-/// First values of parameter `index`: a function of the seed and the index alone. Normal ones are
-/// GPT-2's, N(0, 0.02), and those of weights that end in the residual path N(0, 0.02 / sqrt(2 *
-/// layers)).
+/// Returns the initial values of parameter `index`, which depend on seed and index only. As in
+/// GPT-2: N(0, 0.02), and N(0, 0.02 / sqrt(2 * layers)) for weights whose output is added to the
+/// residual path.
 std::vector<float> first_values(const Shape& shape, std::size_t index, std::uint64_t seed);
 
-/// Floating-point operations of the forward and backward pass for one token of a full sequence, as
-/// the model needs them, not as they are carried out: 6 for each weight of a matrix product, and
-/// 6 * layers * channels * context for attention, where a token sees half of the others on average.
+/// Returns the floating-point operations of the forward and backward pass for one token of a full
+/// sequence, without recomputation: 6 per weight of a matrix product, and 6 * layers * channels *
+/// context for attention, where a token attends to half of the others on average.
 double flops_per_token(const Shape& shape);
 
 }  // namespace trainer::gpt2

@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "token files are read 
 
 constexpr char kMagic[] = {'d', 'd', 'p', 'r', 'u', 'n', 't', 'k'};
 constexpr std::uint32_t kVersion = 1;
-constexpr std::uint32_t kVocabularyMax = 65536;  // as many as a uint16 tells apart
+constexpr std::uint32_t kVocabularyMax = 65536;  // range of uint16
 
 struct Header {
   char magic[sizeof kMagic];
@@ -34,7 +34,7 @@ static_assert(sizeof(Header) == 24);
   throw ddprun::Error(ddprun::Errc::usage, what);
 }
 
-/// Closes a descriptor when it goes.
+/// Owns a descriptor.
 struct Descriptor {
   int number;
   ~Descriptor() {
@@ -93,9 +93,9 @@ void TokenFile::read_header() {
   tokens_ = {reinterpret_cast<const std::uint16_t*>(first), held};
 }
 
-/// Block by block, so that each byte comes from the disk and from memory once.
+/// In blocks, so that each byte is read once from the disk and from memory.
 void TokenFile::read_tokens() {
-  constexpr std::size_t kBlock = 1 << 16;  // tokens; half of a usual second cache at most
+  constexpr std::size_t kBlock = 1 << 16;  // tokens; at most half of a usual L2 cache
   checksum_ = checksum_of({static_cast<const std::byte*>(mapping_), sizeof(Header)});
   for (std::size_t first = 0; first < tokens_.size(); first += kBlock) {
     const auto block = tokens_.subspan(first, std::min(kBlock, tokens_.size() - first));

@@ -18,9 +18,9 @@ namespace trainer::gpt2 {
 
 class TokenFile {
  public:
-  /// Throws Error{Errc::usage} naming the file and what is wrong with it: missing, something else,
-  /// of another version, shorter or longer than it says, with a token that is not below the
-  /// vocabulary. Reads it once from beginning to end.
+  /// Throws Error{Errc::usage} with the file's name if it is missing, no token file, of another
+  /// version, shorter or longer than its header says, or has a token that is not below the
+  /// vocabulary. Reads the whole file once.
   explicit TokenFile(const std::filesystem::path& path);
   TokenFile(const TokenFile&) = delete;
   TokenFile& operator=(const TokenFile&) = delete;
@@ -29,13 +29,13 @@ class TokenFile {
   const std::string& name() const { return name_; }
   std::size_t size() const { return tokens_.size(); }
   std::size_t vocabulary() const { return vocabulary_; }
-  /// Of all that is in it.
+  /// Returns the checksum of the content.
   std::uint64_t checksum() const { return checksum_; }
 
-  /// Sequences of `context` tokens that do not overlap, each with its next token.
+  /// Returns the number of disjoint sequences of `context` tokens, each with its next token.
   std::size_t windows(std::size_t context) const;
 
-  /// Window `index`: inputs.size() tokens, and for each the token that follows it.
+  /// Reads window `index`: inputs.size() tokens, and the next token of each.
   void read_window(std::size_t index, std::span<std::int32_t> inputs,
                    std::span<std::int32_t> targets) const;
 

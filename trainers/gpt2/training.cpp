@@ -15,7 +15,7 @@ using ddprun::Error;
 
 namespace {
 
-/// These windows of the data into `batch`, which has as many sequences.
+/// Copies these windows of the data to `batch`, which has as many sequences.
 void load(Compute& compute, const TokenFile& data, std::span<const std::int64_t> windows,
           std::size_t context, const Batch& batch) {
   std::vector<std::int32_t> inputs(windows.size() * context);
@@ -29,7 +29,7 @@ void load(Compute& compute, const TokenFile& data, std::span<const std::int64_t>
   compute.copy_in(std::as_bytes(std::span(targets)), batch.targets.buffer);
 }
 
-/// Backward passes per step, the same on all workers.
+/// Returns the number of backward passes per step, equal on all workers.
 std::size_t passes_of(const Training& training) {
   const Options& options = training.options;
   if (options.global_batch_size == 0)
@@ -39,13 +39,13 @@ std::size_t passes_of(const Training& training) {
   return static_cast<std::size_t>((share + options.batch_size - 1) / options.batch_size);
 }
 
-/// The sum over all workers, once the work is done. One alone calls no collective: any backend will
-/// do then, whatever device it computes on.
+/// Starts a sum over all workers. A single worker calls no collective, so that its backend need not
+/// support its device.
 ddprun::Work sum_over_workers(Training& training, const Buffer& values) {
   return training.group.size() > 1 ? training.group.all_reduce(values) : ddprun::Work();
 }
 
-/// On a device only its stream waits for the other workers.
+/// On a device, only its stream waits for the other workers.
 ddprun::StepTimeline run_backward(Training& training) {
   ddprun::GradientReducer& reducer = training.reducer;
   void* const stream = training.compute.stream();
@@ -63,7 +63,7 @@ double tokens_of_step(const Training& training) {
          static_cast<double>(training.options.shape.context);
 }
 
-/// What is another in each step, to where the device finds it.
+/// Copies the step-dependent data to the device.
 void load_step(Training& training, bool stop_wanted) {
   const std::array<double, 2> start = {0, stop_wanted ? 1.0 : 0.0};
   training.compute.copy_in(std::as_bytes(std::span(start)), training.sums.buffer);
@@ -74,8 +74,8 @@ void load_step(Training& training, bool stop_wanted) {
   training.optimizer.set_step(training.options, training.step + 1);
 }
 
-/// All else, which is the same in each step. On a device the host waits for nothing. Returns the
-/// seconds of communication that no computation has hidden.
+/// Runs the rest of the step, which is the same in each step. On a device the host does not wait.
+/// Returns the seconds of communication that did not overlap with computation.
 double run_step(Training& training) {
   const Options& options = training.options;
   const std::size_t context = options.shape.context;
@@ -93,7 +93,7 @@ double run_step(Training& training) {
     training.model.forward(part_of(*training.batch, first, count, context),
                            training.sums.buffer.slice(0, 1), scale);
     const bool is_last = pass + 1 == passes;
-    // The sum of the losses travels during the backward pass, as the gradients do.
+    // The losses are summed during the backward pass, like the gradients.
     if (is_last) sharing = sum_over_workers(training, training.sums.buffer);
     training.reducer.begin(is_last);
     exposed_seconds += run_backward(training).exposed_seconds();
@@ -108,7 +108,7 @@ double run_step(Training& training) {
   return exposed_seconds;
 }
 
-/// Until the step is done on all workers. One alone waits for its device when it reads the sums.
+/// Waits until all workers have completed the step. A single worker waits when it reads the sums.
 void await_step(Training& training, bool is_launched) {
   if (training.compute.stream() == nullptr || training.group.size() == 1) return;
   if (!is_launched) return training.reducer.synchronise();
@@ -116,7 +116,7 @@ void await_step(Training& training, bool is_launched) {
   try {
     training.reducer.synchronise(deadline);
   } catch (const Error& error) {
-    // Nothing else ends what a graph waits for, and freeing memory would wait for the graph.
+    // Only an abort ends collectives of a graph, and freeing memory would wait for the graph.
     training.group.abort(error.what());
     if (error.code() != Errc::timeout || !deadline.passed()) throw;
     throw Error(Errc::timeout,
@@ -152,7 +152,7 @@ ddprun::ElasticSampler make_sampler(const Options& options, const ddprun::Worker
                        data.name().c_str(), static_cast<long long>(windows), options.shape.context,
                        static_cast<long long>(batch)));
   }
-  // Every step has the same number of tokens, so what is left of an epoch is dropped.
+  // Every step has the same number of tokens, so the remainder of an epoch is dropped.
   return {{.samples = windows,
            .global_batch = batch,
            .seed = static_cast<std::uint64_t>(options.seed),
@@ -174,7 +174,7 @@ ddprun::GradientReducer make_reducer(const ddprun::ProcessGroup& group, Model& m
   reducer_options.first_bucket_bytes =
       std::min(reducer_options.first_bucket_bytes, reducer_options.bucket_bytes_cap);
   reducer_options.op = ddprun::ReduceOp::sum;
-  reducer_options.broadcast_state = false;  // restore() has seen to that
+  reducer_options.broadcast_state = false;  // restore() has broadcast it
   ddprun::GradientReducer reducer(group, parameters, {}, reducer_options);
   for (std::size_t index = 0; index < parameters.size(); ++index) {
     model.parameters()[index].gradient = reducer.gradient(index);
@@ -200,7 +200,7 @@ StepResult train_step(Training& training, bool stop_wanted) {
   training.sampler.commit();
   if (training.sampler.is_at_end()) training.sampler.next_epoch();
 
-  // Only now, when a device has been given everything, does the host wait.
+  // The host waits last, after all work has been queued on the device.
   await_step(training, is_launched);
   std::array<double, 2> sums = {};
   training.compute.copy_out(training.sums.buffer, std::as_writable_bytes(std::span(sums)));

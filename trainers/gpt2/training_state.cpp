@@ -17,7 +17,7 @@ using ddprun::Errc;
 using ddprun::Error;
 using ddprun::ProcessGroup;
 
-/// Calls `visit` with every array that training changes and the name of its section.
+/// Calls `visit` with each array that training changes and its section's name.
 template <typename Visit>
 void for_each_array(const Model& model, Optimizer& optimizer, const Visit& visit) {
   for (std::size_t index = 0; index < model.parameters().size(); ++index) {
@@ -29,7 +29,7 @@ void for_each_array(const Model& model, Optimizer& optimizer, const Visit& visit
   }
 }
 
-/// Rank 0's text on every rank, by way of the device, which is where a group's memory has to be.
+/// Broadcasts rank 0's text through device memory, as the group's backend requires.
 std::string share_text(Compute& compute, ProcessGroup& group, std::string own) {
   if (group.size() == 1) return own;
   std::int64_t length = static_cast<std::int64_t>(own.size());
@@ -51,9 +51,9 @@ void refuse_other_settings(std::int64_t step, const nlohmann::json& then, const 
   for (const auto& [name, value] : now.items()) {
     const auto old = then.find(name);
     if (old != then.end() && *old == value) continue;
-    // Devices differ in rounding only. Threads are the CPU's.
+    // Devices differ in rounding only. Threads only matter on the CPU.
     if (name == "device" || (name == "threads" && !is_same_device)) continue;
-    // A constant rate does not know where the end is.
+    // A constant rate does not depend on the end.
     if (name == "steps" && now.value("lr_schedule", "") == "constant") continue;
     differences += (differences.empty() ? "" : ", ") + name_for_people(name) + " was " +
                    (old == then.end() ? "not there" : text_of(*old)) + " and is " + text_of(value);
@@ -61,10 +61,10 @@ void refuse_other_settings(std::int64_t step, const nlohmann::json& then, const 
   if (differences.empty()) return;
   throw Error(Errc::usage, "the checkpoint of step " + std::to_string(step) +
                                " was made with other settings: " + differences +
-                               " (go on with the old settings, or use another --checkpoint_dir)");
+                               " (use the old settings or another --checkpoint_dir)");
 }
 
-/// What is not in arrays, as one text; empty without a checkpoint.
+/// Returns the state that is not in arrays as one text; empty without a checkpoint.
 std::string head_of(const std::optional<Checkpoint>& checkpoint) {
   if (!checkpoint) return "";
   const auto found = checkpoint->sections.find("progress");

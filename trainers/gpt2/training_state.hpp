@@ -1,6 +1,6 @@
-// What training needs to go on as if nothing had happened, as a checkpoint and back, and on all
-// ranks alike. There is no random generator to save: every random number is a function of the seed,
-// and the order of the sequences of the seed and the epoch.
+// Training state for checkpoints, from which all ranks continue with identical results. No state of
+// a random generator is needed, since random numbers are functions of the seed, and the order of
+// the sequences of seed and epoch.
 #pragma once
 
 #include "trainers/compute/compute.hpp"
@@ -16,9 +16,9 @@
 
 namespace trainer::gpt2 {
 
-/// Where a training stands, without its arrays.
+/// Progress of a training, without its arrays.
 struct Progress {
-  std::int64_t step = 0;  ///< optimizer steps so far
+  std::int64_t step = 0;  ///< number of completed optimizer steps
   std::string sampler;    ///< ElasticSampler::State::to_text()
 };
 
@@ -26,15 +26,14 @@ struct Progress {
 ddprun::Checkpoint to_checkpoint(Compute& compute, const Model& model, Optimizer& optimizer,
                                  const Progress& progress, const Settings& settings);
 
-/// Rank 0's checkpoint, if it has one, in the arrays of all ranks; `own` counts on rank 0 only. All
-/// ranks must call it. Without one all have rank 0's parameters. Returns the progress, nothing
-/// without a checkpoint. Throws Error{Errc::usage} naming each setting that was another when the
-/// checkpoint was made.
+/// Copies rank 0's checkpoint, if any, to the arrays of all ranks; other ranks' `own` is ignored.
+/// Without one, broadcasts rank 0's parameters. Returns the progress; nothing without a checkpoint.
+/// Throws Error{Errc::usage} with all settings that differ from the checkpoint. A collective.
 std::optional<Progress> restore(Compute& compute, ddprun::ProcessGroup& group, Model& model,
                                 Optimizer& optimizer, const std::optional<ddprun::Checkpoint>& own,
                                 const Settings& settings);
 
-/// FNV-1a over the bits of all parameters. Waits for the device.
+/// FNV-1a over all parameters. Waits for the device.
 std::uint64_t hash_of(Compute& compute, const Model& model);
 
 }  // namespace trainer::gpt2

@@ -1,4 +1,4 @@
-// As launches.hpp, for attention: of bfloat16 on tensor cores, of float32 without them, as those
+// Like launches.hpp, for attention: bfloat16 on tensor cores, float32 without them, since they
 // would round.
 #pragma once
 
@@ -9,15 +9,15 @@
 
 namespace trainer::cuda {
 
-/// How a block holds tokens: so many of them, of so many items for each of the lanes that share
-/// one. Four tiles of them must fit into 48 KiB.
+/// Size of a block's tiles: tokens per tile, and items of each lane that shares a token. Four tiles
+/// must fit into 48 KiB.
 template <int kTile, int kItems>
 struct HeadShape {
   static constexpr int tile = kTile;
   static constexpr int items = kItems;
 };
 
-/// Calls with the smallest shape that such a head fits into. None is wider than kHeadSizeMax.
+/// Calls `use` with the smallest shape for this head size, at most kHeadSizeMax.
 template <typename Use>
 cudaError_t with_head(std::size_t head_size, const Use& use) {
   if (head_size <= 2 * kShare) return use(HeadShape<32, 2>{});
@@ -26,7 +26,7 @@ cudaError_t with_head(std::size_t head_size, const Use& use) {
   return head_size <= kHeadSizeMax ? use(HeadShape<16, 16>{}) : cudaErrorInvalidValue;
 }
 
-/// The same for kernels on tensor cores, with how many items they read at once.
+/// The same for kernels on tensor cores, with the number of items per load.
 template <typename Use, typename... Pointers>
 cudaError_t with_tensor_head(std::size_t head_size, const Use& use, const Pointers*... arrays) {
   const auto with_head_of = [&](auto width) {
@@ -37,7 +37,7 @@ cudaError_t with_tensor_head(std::size_t head_size, const Use& use, const Pointe
   return with_width<kPackWidth<Bfloat16>>(head_size, with_head_of, arrays...);
 }
 
-/// The blocks for kernels that take a tile of the tokens each.
+/// Returns the grid of kernels with one block per tile of tokens.
 template <typename Operation>
 dim3 grid_of(const Operation& o, int tile) {
   return {blocks_for(o.context, static_cast<std::size_t>(tile)), static_cast<unsigned>(o.heads),

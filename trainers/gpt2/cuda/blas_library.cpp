@@ -43,7 +43,7 @@ const ddprun::GpuLibrary& blas_library() {
 }
 
 const BlasCalls& blas_calls() {
-  // Thrown out of its making, a static is made anew by who asks next.
+  // If the initialisation throws, the next call tries again.
   static const BlasCalls kCalls = load();
   return kCalls;
 }

@@ -1,11 +1,11 @@
-// cuBLAS as a machine has it.
+// Finds cuBLAS.
 #pragma once
 
 #include <ddprun/gpu_library.hpp>
 
 namespace trainer::cuda {
 
-/// Of the version whose header this was compiled with: it has the same types and calls.
+/// Returns cuBLAS in the version of the headers at compile time.
 const ddprun::GpuLibrary& blas_library();
 
 }  // namespace trainer::cuda

@@ -1,5 +1,5 @@
-// What is asked of CUDA's runtime, of cuBLAS and of our own kernels, as tables of functions: the
-// real ones, or a test's that need no GPU.
+// Function tables of CUDA's runtime, cuBLAS and our kernels: the real ones, or those of a test
+// without a GPU.
 #pragma once
 
 #include "trainers/compute/operations.hpp"
@@ -51,7 +51,7 @@ struct BlasCalls {
   const char* (*status_string)(cublasStatus_t status);
 };
 
-/// Where a kernel runs, and workspace_bytes(operation) bytes that it may use meanwhile.
+/// Stream of a kernel, and workspace_bytes(operation) bytes that it may use.
 struct Place {
   cudaStream_t stream = nullptr;
   void* workspace = nullptr;
@@ -60,8 +60,8 @@ struct Place {
 template <typename Operation>
 using Kernel = cudaError_t (*)(const Operation& operation, const Place& place);
 
-/// Each gives `place.stream` the work and returns. That of a matrix product is what comes before
-/// cuBLAS: it puts the bias into each row of the result.
+/// Launch the operation on `place.stream`. For a matrix product, copies the bias to each row of the
+/// result before cuBLAS runs.
 using KernelCalls =
     std::tuple<Kernel<MatrixProduct>, Kernel<SumOfRows>, Kernel<Embedding>,
                Kernel<EmbeddingBackward>, Kernel<EmbeddingBag>, Kernel<EmbeddingBagBackward>,

@@ -18,11 +18,10 @@ using ddprun::DataType;
 using ddprun::Errc;
 using ddprun::Error;
 
-/// Of what the program has copied in at most so much is kept until the device has it: a step's
-/// tokens, not a model.
+/// Maximum size of host copies kept until the device has read them: tokens of a step, not a model.
 constexpr std::size_t kKeptBytesMax = std::size_t{4} << 20U;
 
-/// The widest head that the kernels of attention take.
+/// Maximum head size of the attention kernels.
 constexpr std::size_t kHeadSizeMax = 128;
 
 int checked_device(const RuntimeCalls& calls, int index) {
@@ -126,7 +125,7 @@ class CudaCompute : public Compute {
                                  to_string(type));
   }
 
-  /// CUDA would keep the place in the program's memory, and look there at each launch.
+  /// A graph would keep the host address and read it at each launch.
   void refuse_recording(const char* what) const {
     if (capture_) throw Error(Errc::usage, std::string(what) + " cannot be recorded");
   }
@@ -162,7 +161,7 @@ class CudaCompute : public Compute {
     check(runtime_, kernel(operation, place), what);
   }
 
-  /// CUDA keeps it for each thread.
+  /// CUDA's current device is per thread.
   void set_device() const { check(runtime_, runtime_.set_device(index_), "cudaSetDevice"); }
 
   int attribute(cudaDeviceAttr which) const {
@@ -177,8 +176,8 @@ class CudaCompute : public Compute {
   const Stream stream_;
   const BlasHandle blas_;
   Workspace workspace_;
-  std::optional<Capture> capture_;            ///< while something is recorded
-  std::vector<std::vector<std::byte>> kept_;  ///< what the stream may not have copied in yet
+  std::optional<Capture> capture_;            ///< while recording
+  std::vector<std::vector<std::byte>> kept_;  ///< host copies that the stream may not have read
   std::size_t kept_bytes_ = 0;
 };
 
@@ -213,7 +212,7 @@ void CudaCompute::copy_in(std::span<const std::byte> from, const Buffer& to) {
   refuse_other_size("copying in", from.size(), to);
   if (from.empty()) return;
   set_device();
-  // CUDA does not promise to have read it when the call returns, not even from pageable memory.
+  // CUDA may read the source after the call returns, even from pageable memory.
   const bool is_kept = from.size() <= kKeptBytesMax - kept_bytes_;
   if (is_kept) {
     from = kept_.emplace_back(from.begin(), from.end());
@@ -265,8 +264,9 @@ void CudaCompute::zero(const Buffer& buffer) {
         "cudaMemsetAsync");
 }
 
-/// cuBLAS has matrices by columns: the result's transpose is right's times left's. A bias is in
-/// the result before and is added to; it has its type, so nothing is rounded twice.
+/// cuBLAS has column-major matrices: the result's transpose is right's times left's. The bias is
+/// copied to the result first and accumulated; it has the result's type, so nothing is rounded
+/// twice.
 void CudaCompute::run(const MatrixProduct& o) {
   carry_out(o, o.left.type, "matrix product");
   if (o.rows == 0 || o.columns == 0) return;

@@ -1,4 +1,4 @@
-// A Compute on a CUDA device: cuBLAS for products of matrices, our own kernels for all else.
+// Compute on a CUDA device: cuBLAS for matrix products, our own kernels for all other operations.
 #pragma once
 
 #include "trainers/compute/compute.hpp"
@@ -8,12 +8,12 @@
 
 namespace trainer::cuda {
 
-/// Throws Error{Errc::usage} if there is no such device, saying how many there are.
+/// Throws Error{Errc::usage} with the number of devices if there is no such device.
 std::unique_ptr<Compute> make_compute(const Calls& calls, int index);
 
-/// Floating-point operations of all multiprocessors in a second, products of matrices of bfloat16
-/// (or, if not, additions and multiplications of float32) at the highest clock; 0 for a compute
-/// capability that is not known.
+/// Returns the peak floating-point operations per second of all multiprocessors at the highest
+/// clock: matrix products of bfloat16 or, if `is_bfloat16` is false, float32 additions and
+/// multiplications; 0 for an unknown compute capability.
 double peak_flops(bool is_bfloat16, int capability_major, int capability_minor, int multiprocessors,
                   int kilohertz);
 

@@ -1,5 +1,5 @@
-// A stream, memory and a cuBLAS handle of a CUDA device, each freed with its owner. Of the device
-// that was set when they were made; the tables of calls outlive them.
+// RAII for a stream, memory and a cuBLAS handle of the current CUDA device. The tables of calls
+// must outlive them.
 #pragma once
 
 #include "trainers/gpt2/cuda/calls.hpp"
@@ -40,14 +40,14 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Grows to the most that is asked for, and is used again by what comes later in the stream.
+/// Scratch memory of the largest requested size, reused by later operations of the stream.
 class Workspace {
  public:
   Workspace(const RuntimeCalls& calls, const Stream& stream) : calls_(calls), stream_(stream) {}
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  /// Waits when it grows, which a training does in its first step alone.
+  /// Waits for the device when it grows, usually only in the first step.
   void* at_least(std::size_t bytes) {
     if (bytes <= bytes_) return memory_.get();
     stream_.wait();
@@ -61,7 +61,7 @@ class Workspace {
     return memory;
   }
 
-  /// What there is now, which stays for as long as it is held, also when the workspace grows.
+  /// Returns the current memory, which stays valid while held, even if the workspace grows.
   std::shared_ptr<void> hold() const { return memory_; }
 
  private:
@@ -71,7 +71,7 @@ class Workspace {
   std::size_t bytes_ = 0;
 };
 
-/// Works in `stream`, which outlives it.
+/// Uses `stream`, which must outlive it.
 class BlasHandle {
  public:
   BlasHandle(const Calls& calls, const Stream& stream)
@@ -91,8 +91,8 @@ class BlasHandle {
   cublasHandle_t get() const { return handle_; }
 
  private:
-  /// What cuBLAS recommends for compute capability 9.0, the most of any. Memory of its own would be
-  /// allocated anew by each launch of a graph, and products could be other ones there.
+  /// cuBLAS's recommendation for compute capability 9.0, the largest of all. cuBLAS's own workspace
+  /// would be allocated by each launch of a graph, and results could differ.
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
 
   const BlasCalls& calls_;

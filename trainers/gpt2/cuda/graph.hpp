@@ -1,4 +1,4 @@
-// Work that a stream is given, captured into a CUDA graph and launched again and again.
+// Capture of a stream's work into a CUDA graph, for repeated launches.
 #pragma once
 
 #include "trainers/compute/compute.hpp"
@@ -9,11 +9,11 @@
 
 namespace trainer::cuda {
 
-/// What `stream` is given from now on becomes a graph instead of being done. Ends with its owner.
+/// Captures work on `stream` into a graph until end() or the destructor.
 class Capture {
  public:
-  /// Meanwhile other threads may allocate and free memory, for example, which this one may not. In
-  /// no mode of capture may anybody wait for the stream or the whole device, or ask after them.
+  /// Other threads may make calls such as allocations meanwhile; this one may not. In no capture
+  /// mode may any thread wait for or query the stream or the device.
   Capture(const RuntimeCalls& calls, const Stream& stream) : calls_(calls), stream_(stream) {
     check(calls, calls.begin_capture(stream.get(), cudaStreamCaptureModeThreadLocal),
           "cudaStreamBeginCapture");
@@ -26,7 +26,7 @@ class Capture {
     if (unwanted != nullptr) calls_.graph_destroy(unwanted);
   }
 
-  /// The caller's.
+  /// The caller owns the result.
   cudaGraphExec_t end() {
     cudaGraph_t graph = nullptr;
     has_ended_ = true;
@@ -46,13 +46,13 @@ class Capture {
 
 class Graph : public Recording {
  public:
-  /// Takes `launched`; keeps `memory`, which its kernels use.
+  /// Owns `launched`, and keeps `memory`, which its kernels use.
   Graph(const RuntimeCalls& calls, const Stream& stream, cudaGraphExec_t launched,
         std::shared_ptr<void> memory)
       : calls_(calls), stream_(stream), memory_(std::move(memory)), launched_(launched) {}
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
-  /// What is under way comes to its end.
+  /// Running launches complete.
   ~Graph() override { calls_.launched_destroy(launched_); }
 
   void launch() override {

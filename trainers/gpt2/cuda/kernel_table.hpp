@@ -1,4 +1,4 @@
-// All operations' launches as the table that a CudaCompute is given. Include what kernels use
+// Launches of all operations as the table of a CudaCompute. What kernels use must be included
 // before this.
 #pragma once
 
@@ -16,7 +16,7 @@ constexpr void fill_table(std::tuple<Kernel<Operations>...>& table) {
   }...};
 }
 
-/// Launch is made from a stream, and called as launches.hpp says.
+/// Launch is constructed from a stream, and called as described in launches.hpp.
 template <typename Launch>
 KernelCalls make_kernel_table() {
   KernelCalls table;

@@ -1,6 +1,6 @@
-// Which kernels an operation comes to, and how many threads of them; the arrays have been checked.
-// How a kernel is launched is the caller's: launch(kernel, grid, block, arguments...). Include what
-// kernels use before this.
+// Kernels and numbers of threads of each operation; arrays must have been checked. The caller
+// launches kernels: launch(kernel, grid, block, arguments...). What kernels use must be included
+// before this.
 #pragma once
 
 #include "trainers/gpt2/cuda/calls.hpp"
@@ -25,7 +25,7 @@ inline unsigned blocks_for(std::size_t items, std::size_t items_of_block) {
   return static_cast<unsigned>((items + items_of_block - 1) / items_of_block);
 }
 
-/// Calls with a value of the type that elements of `type` have; there are these two.
+/// Calls `use` with a value of the C++ type for `type`, float32 or bfloat16.
 template <typename Use>
 cudaError_t with_type(ddprun::DataType type, const Use& use) {
   return type == ddprun::DataType::bfloat16 ? use(Bfloat16{}) : use(float{});
@@ -34,7 +34,7 @@ cudaError_t with_type(ddprun::DataType type, const Use& use) {
 template <int kWidth>
 using Width = std::integral_constant<int, kWidth>;
 
-/// Whether rows of so many elements can be moved by packs of kWidth, all of the arrays.
+/// Returns true if rows of this length can be moved in packs of kWidth in all arrays.
 template <int kWidth, typename... Pointers>
 bool can_be_wide(std::size_t row, const Pointers*... arrays) {
   const auto is_aligned = [](const auto* array) {
@@ -43,7 +43,7 @@ bool can_be_wide(std::size_t row, const Pointers*... arrays) {
   return row % kWidth == 0 && (is_aligned(arrays) && ...);
 }
 
-/// Calls with Width<kWidth> if they can, and with Width<1> if not.
+/// Calls `use` with Width<kWidth> if that is possible, otherwise with Width<1>.
 template <int kWidth, typename Use, typename... Pointers>
 cudaError_t with_width(std::size_t row, const Use& use, const Pointers*... arrays) {
   return can_be_wide<kWidth>(row, arrays...) ? use(Width<kWidth>{}) : use(Width<1>{});

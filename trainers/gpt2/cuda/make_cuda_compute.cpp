@@ -1,4 +1,4 @@
-// What a program that was built with CUDA has: the libraries of this machine behind the tables.
+// The device of programs built with CUDA, with this machine's libraries.
 #include "trainers/gpt2/cuda/cuda_compute.hpp"
 #include "trainers/gpt2/cuda/device_objects.hpp"
 #include "trainers/gpt2/cuda/real_calls.hpp"
@@ -10,7 +10,8 @@ namespace trainer {
 
 namespace {
 
-/// CUDA would complain of the driver instead. The second is that of Windows' subsystem for Linux.
+/// Without a GPU, CUDA would report a missing driver. The second file is that of the Windows
+/// Subsystem for Linux.
 bool may_have_gpu() {
   std::error_code ignored;
   return std::filesystem::exists("/dev/nvidiactl", ignored) ||

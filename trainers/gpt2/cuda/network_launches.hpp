@@ -1,5 +1,5 @@
-// As launches.hpp, for what small networks need besides: bags of embeddings, activations, batch
-// normalisation and squared errors.
+// Like launches.hpp, for further operations of small networks: bags of embeddings, activations,
+// batch normalisation and squared errors.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/batch_norm.cuh"
@@ -88,7 +88,7 @@ cudaError_t start(const MeanSquaredError& o, void*, const Launch& launch) {
   });
 }
 
-/// Leaves in mean and inverse_deviation what the batch has, and moves the running statistics.
+/// Computes mean and inverse_deviation of the batch, and updates the running statistics.
 template <typename T, typename Launch>
 cudaError_t measure_batch(const BatchNorm& o, float* partial, const Launch& launch) {
   auto* mean = values_of<float>(o.mean);
@@ -161,7 +161,7 @@ cudaError_t start_input_gradient(const BatchNormBackward& o, const float* totals
                        each.input_gradient);
 }
 
-/// The sums are kept apart from those of earlier passes, which the input's gradient must not see.
+/// Sums are separate from those of earlier passes, which the input's gradient must not include.
 template <typename Launch>
 cudaError_t start(const BatchNormBackward& o, void* workspace, const Launch& launch) {
   if (o.rows == 0 || o.columns == 0) return cudaSuccess;

@@ -7,7 +7,7 @@ namespace trainer::cuda {
 
 namespace {
 
-/// Of a multiprocessor in a clock, from the tables of NVIDIA's architecture papers; products with
+/// Operations per clock of a multiprocessor, from NVIDIA's architecture papers; products with
 /// float32 sums, without sparsity.
 struct Rate {
   int capability;

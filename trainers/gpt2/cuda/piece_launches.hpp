@@ -1,5 +1,4 @@
-// As launches.hpp, for operations on many arrays at once: the optimizers, and sums over whole
-// arrays.
+// Like launches.hpp, for operations on many arrays at once: optimizers, and sums over whole arrays.
 #pragma once
 
 #include "trainers/compute/adamw_pace.hpp"
@@ -14,7 +13,7 @@ namespace trainer::cuda {
 inline constexpr int kPieceWidth = 4;
 static_assert(kTile<1> == kSmallestTile);
 
-/// Collects pieces and hands them to flush(table), as many at once as go along with a kernel.
+/// Collects pieces, and calls flush(table) whenever a kernel's table is full.
 template <typename Each, typename Flush>
 class PieceCollector {
  public:
@@ -30,7 +29,7 @@ class PieceCollector {
     return error;
   }
 
-  /// For what has been collected last.
+  /// Launches the remaining pieces.
   cudaError_t flush() {
     if (table_.count == 0) return cudaSuccess;
     const cudaError_t error = flush_(table_);
@@ -44,7 +43,7 @@ class PieceCollector {
   PieceTable<Each> table_{};
 };
 
-/// Adds each operation by add(collector, operation) and launches the kernel for them.
+/// Adds each operation by add(collector, operation) and launches the kernels.
 template <typename Each, typename Operation, typename Add, typename Launch>
 cudaError_t for_each_piece(std::span<const Operation> operations, const Add& add,
                            const Launch& launch) {
@@ -59,7 +58,7 @@ cudaError_t for_each_piece(std::span<const Operation> operations, const Add& add
   return collector.flush();
 }
 
-/// Calls use() with those in a row that are alike.
+/// Calls use() with each run of consecutive operations that are alike.
 template <typename Operation, typename Alike, typename Use>
 cudaError_t for_each_group(std::span<const Operation> all, const Alike& alike, const Use& use) {
   cudaError_t error = cudaSuccess;
@@ -72,7 +71,8 @@ cudaError_t for_each_group(std::span<const Operation> all, const Alike& alike, c
   return error;
 }
 
-/// Calls use(value's type, gradient's type, operations) for those in a row that have the same ones.
+/// Calls use(value's type, gradient's type, operations) with each run of consecutive operations
+/// with equal types.
 template <typename Operation, typename Use>
 cudaError_t for_each_type(std::span<const Operation> all, const Use& use) {
   const auto alike = [](const Operation& left, const Operation& right) {
@@ -86,7 +86,7 @@ cudaError_t for_each_type(std::span<const Operation> all, const Use& use) {
   });
 }
 
-/// What is trained: the values themselves where there are no others.
+/// Returns the trained values: the master copy, or the values themselves.
 template <typename Operation>
 float* master_of(const Operation& o) {
   return values_of<float>(o.master.data == nullptr ? o.values : o.master);
@@ -140,7 +140,7 @@ cudaError_t start(const std::span<const Sgd>& all, void*, const Launch& launch) 
   });
 }
 
-/// Of arrays with the same type, which have one total.
+/// For arrays of the same type with a common total.
 template <bool kSquares, typename T, typename Launch>
 cudaError_t sum_all(std::span<const AddSum> group, double* partial, const Launch& launch) {
   unsigned tiles = 0;

@@ -1,19 +1,19 @@
-// The tables of what is on this machine.
+// Function tables of this machine's libraries.
 #pragma once
 
 #include "trainers/gpt2/cuda/calls.hpp"
 
 namespace trainer::cuda {
 
-/// CUDA's runtime, which is linked in.
+/// CUDA's runtime, which is linked.
 const RuntimeCalls& runtime_calls();
 
-/// Our kernels, made by nvcc.
+/// Our kernels, compiled by nvcc.
 const KernelCalls& device_kernels();
 
-/// cuBLAS, which is looked for where it may be when this is called first: the file that
-/// DDPRUN_CUBLAS_LIBRARY names, if it is set; else where the loader looks, in CUDA's folders, and
-/// in the packages of each python3 in PATH. Throws Error{Errc::cuda} saying where it was not.
+/// Loads cuBLAS on the first call: the file in DDPRUN_CUBLAS_LIBRARY, if set; otherwise from the
+/// loader's path, CUDA's folders, or the packages of each python3 in PATH. Throws Error{Errc::cuda}
+/// with the searched places.
 const BlasCalls& blas_calls();
 
 }  // namespace trainer::cuda

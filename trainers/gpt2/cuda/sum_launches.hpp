@@ -1,11 +1,11 @@
-// As launches.hpp, for operations that sum over rows.
+// Like launches.hpp, for operations that sum over rows.
 #pragma once
 
 #include "trainers/gpt2/cuda/launches.hpp"
 
 namespace trainer::cuda {
 
-/// Leaves in `partial` what add_chunks() adds up.
+/// Writes the input of add_chunks() to `partial`.
 template <typename Terms, typename Launch, typename... Arrays>
 cudaError_t sum_columns(std::size_t rows, std::size_t columns, const Terms& terms, float* partial,
                         const Launch& launch, const Arrays*... arrays) {

@@ -1,5 +1,5 @@
-// How much memory an operation's kernels need meanwhile, and how they share out their sums; the
-// shapes alone decide, so that the same sums are always formed in the same order. Pure.
+// Sizes of the operations' workspaces, and the division of their sums, which depend on shapes only,
+// so that sums are always computed in the same order. Pure.
 #pragma once
 
 #include "trainers/compute/operations.hpp"
@@ -10,8 +10,8 @@
 
 namespace trainer::cuda {
 
-/// Parts that a sum over rows is made in: enough to keep a device busy, and not so many that adding
-/// them up takes long.
+/// Number of parts of a sum over rows: enough to occupy a device, and few enough that adding them
+/// is fast.
 inline constexpr std::size_t kChunksMax = 64;
 inline constexpr std::size_t kRowsOfChunkMin = 64;
 
@@ -23,7 +23,7 @@ inline std::size_t chunks_of(std::size_t rows) {
   return (rows + rows_of_chunk(rows) - 1) / rows_of_chunk(rows);
 }
 
-/// A block sums at least so many elements of an array.
+/// Minimum number of array elements per block.
 inline constexpr std::size_t kSmallestTile = 1024;
 
 template <typename Operation>
@@ -35,7 +35,7 @@ inline std::size_t workspace_bytes(const SumOfRows& o) {
   return chunks_of(o.rows) * o.columns * sizeof(float);
 }
 
-/// Of the weight's gradient and the bias'.
+/// For the gradients of weight and bias.
 inline std::size_t workspace_bytes(const LayerNormBackward& o) {
   return 2 * chunks_of(o.rows) * o.channels * sizeof(float);
 }
@@ -44,7 +44,7 @@ inline std::size_t workspace_bytes(const BatchNorm& o) {
   return chunks_of(o.rows) * o.columns * sizeof(float);
 }
 
-/// Of two sums of each column, by chunks and in all.
+/// For two sums of each column, by chunk and in total.
 inline std::size_t workspace_bytes(const BatchNormBackward& o) {
   return 2 * (chunks_of(o.rows) + 1) * o.columns * sizeof(float);
 }

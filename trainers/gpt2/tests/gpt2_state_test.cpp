@@ -101,8 +101,8 @@ TEST_SUITE("gpt2 state") {
     settings["seed"] = 4;
     const std::string expected =
         "the checkpoint of step 1 was made with other settings: --lr was 0.5 and is 0.25, --seed "
-        "was not there and is 4, the number of workers was 2 and is 3 (go on with the old "
-        "settings, or use another --checkpoint_dir)";
+        "was not there and is 4, the number of workers was 2 and is 3 (use the old "
+        "settings or another --checkpoint_dir)";
     ddprun::test::run_ranks(2, [&](ProcessGroup& group) {
       State state(2);
       std::optional<Checkpoint> own;

@@ -85,7 +85,7 @@ struct TrainingEnds {
 
 using AfterStep = std::function<void(trainer::gpt2::Training&)>;
 
-/// Goes on from the checkpoint, if there is one, and leaves its own there.
+/// Resumes from the checkpoint, if there is one, and saves a checkpoint there.
 inline Told train_rank(
     ProcessGroup group, trainer::Compute& compute, const SmallText& text,
     const trainer::gpt2::Options& options, TrainingEnds& ends,

@@ -150,7 +150,7 @@ TEST_SUITE("recordings") {
     CHECK(refusal(*device, [&] {
             device->allocate(1, DataType::float32);
           }).starts_with("no memory on CUDA device 0"));
-    // Each of them has ended its capture, which nobody must take for a graph.
+    // Each failure has ended its capture, which must not be used as a graph.
     CHECK(fake_capture_failures() == failures + 2);
     CHECK_THROWS_AS(device->record([] { throw std::runtime_error("the program's own"); }),
                     std::runtime_error);

@@ -1,6 +1,6 @@
-// Causal self-attention without ever writing down the scores (Dao et al., 2022): a block takes some
-// queries of one head past the keys and values, tile by tile, and keeps the softmax's sums relative
-// to the largest score so far (Milakov and Gimelshein, 2018). Any head size up to kHeadSizeMax.
+// Causal self-attention without storing scores (Dao et al., 2022): a block processes some queries
+// of one head with all keys and values, tile by tile, and keeps the softmax's sums relative to the
+// largest score so far (Milakov and Gimelshein, 2018). Any head size up to kHeadSizeMax.
 //
 // Eight neighbouring lanes share a query: each has every eighth key of a tile, and every eighth
 // item of the output.
@@ -10,7 +10,7 @@
 
 namespace trainer::cuda {
 
-inline constexpr int kShare = 8;  // lanes of a query
+inline constexpr int kShare = 8;  // lanes per query
 inline constexpr std::size_t kHeadSizeMax = 128;
 
 template <typename T>
@@ -21,15 +21,15 @@ struct AttentionArrays {
   std::size_t context;
   std::size_t heads;
   std::size_t head_size;
-  float scale;  ///< of the scores
+  float scale;  ///< factor of the scores
 };
 
-/// One head of the sequence and head that a block has: blockIdx.z and .y.
+/// The head and sequence of a block: blockIdx.y and .z.
 template <typename T>
 struct HeadPlace {
-  T* first;            ///< of the queries, if of projections
-  std::size_t apart;   ///< elements from a token's queries to its keys, and on to its values
-  std::size_t stride;  ///< elements from token to token
+  T* first;            ///< start of the queries, for projections
+  std::size_t apart;   ///< elements between a token's queries, keys and values
+  std::size_t stride;  ///< elements between tokens
 };
 
 template <typename T>
@@ -47,12 +47,11 @@ __device__ HeadPlace<T> output_head(T* output, std::size_t context, std::size_t 
   return {output + blockIdx.z * context * channels + blockIdx.y * head_size, 0, channels};
 }
 
-/// Items of tokens, in shared memory. Rows are one longer than the items of a head, lest the same
-/// item of several rows be in one bank.
+/// Tokens in shared memory. Rows have one additional item to avoid bank conflicts.
 template <int kTile, int kItems>
 using Tile = float[kTile][kItems * kShare + 1];
 
-/// Tokens `first` and on; zeros where there is no token or item.
+/// Loads tokens from `first` on; zeros beyond the end.
 template <int kTile, int kItems, typename T>
 __device__ void read_tile(const T* from, std::size_t stride, std::size_t first, std::size_t context,
                           std::size_t head_size, Tile<kTile, kItems>& to) {
@@ -65,7 +64,7 @@ __device__ void read_tile(const T* from, std::size_t stride, std::size_t first, 
   }
 }
 
-/// Row `row` of the left tile times every eighth row of the right one.
+/// Products of row `row` of the left tile with every eighth row of the right one.
 template <int kTile, int kItems>
 __device__ void multiply_rows(const Tile<kTile, kItems>& left, const Tile<kTile, kItems>& right,
                               int row, int share, float (&products)[kTile / kShare]) {
@@ -77,7 +76,7 @@ __device__ void multiply_rows(const Tile<kTile, kItems>& left, const Tile<kTile,
   }
 }
 
-/// The items that the lane has of a row: from `sums`, to memory.
+/// Writes the lane's items of a row from `sums` to memory.
 template <int kItems, typename T>
 __device__ void write_items(const float (&sums)[kItems], float factor, int share,
                             std::size_t head_size, T* to) {
@@ -87,7 +86,7 @@ __device__ void write_items(const float (&sums)[kItems], float factor, int share
   }
 }
 
-/// Block (x, head, sequence): kTile queries, the last ones first, as they have the most keys.
+/// Block (x, head, sequence): kTile queries, the last ones first, since they have the most keys.
 template <int kTile, int kItems, typename T>
 __global__ void __launch_bounds__(kTile* kShare) attention_kernel(const AttentionArrays<T> a) {
   __shared__ Tile<kTile, kItems> queries;
@@ -105,7 +104,7 @@ __global__ void __launch_bounds__(kTile* kShare) attention_kernel(const Attentio
   float total = 0;
   float sums[kItems] = {};
   for (std::size_t tile = 0; tile <= query_tile; ++tile) {
-    __syncthreads();  // all have done with the last tile
+    __syncthreads();  // all threads have finished with the last tile
     const std::size_t first = tile * kTile;
     read_tile<kTile, kItems>(head.first + head.apart, head.stride, first, a.context, a.head_size,
                              keys);
@@ -119,7 +118,7 @@ __global__ void __launch_bounds__(kTile* kShare) attention_kernel(const Attentio
       scores[k] = first + share + k * kShare <= query ? scores[k] * a.scale : -INFINITY;
       largest = fmaxf(largest, scores[k]);
     }
-    largest = combine_lanes<kShare>(largest, Larger{});  // each query sees a tile's first key
+    largest = combine_lanes<kShare>(largest, Larger{});  // each query has a tile's first key
     const float fade = expf(most - largest);
     most = largest;
     float sum = 0;

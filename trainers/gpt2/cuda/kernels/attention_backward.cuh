@@ -1,6 +1,6 @@
-// The backward pass of attention.cuh's attention. The weights are found again from the scores and
-// each query's log_sum. One kernel takes queries past the keys that they see, and another one keys
-// past the queries that see them: so each gradient is summed by one block, in one order.
+// Backward pass of attention.cuh. Weights are recomputed from the scores and each query's log_sum.
+// One kernel processes queries with their keys, another one keys with their queries: so each
+// gradient is summed by one block, in a fixed order.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/attention.cuh"
@@ -14,14 +14,15 @@ struct AttentionBackwardArrays {
   const float* log_sum;
   const T* output_gradient;
   T* projections_gradient;
-  float* means;  ///< [sequences, heads, context]: each query's output times its gradient
+  /// [sequences, heads, context]: dot product of each query's output and its gradient
+  float* means;
   std::size_t context;
   std::size_t heads;
   std::size_t head_size;
   float scale;
 };
 
-/// A warp for each query of each head; rows = sequences * context * heads, as in the output.
+/// One warp per query of each head; rows = sequences * context * heads, as in the output.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     attention_means_kernel(std::size_t rows, const AttentionBackwardArrays<T> a) {
@@ -39,14 +40,14 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kLanes == 0) a.means[(sequence * a.heads + head) * a.context + token] = sum;
 }
 
-/// What the softmax makes of a tile's scores and of the gradients by its weights.
+/// Weights of a tile, and gradients of its scores.
 template <int kTile>
 struct Slopes {
   float weights[kTile / kShare];
   float by_scores[kTile / kShare];
 };
 
-/// Of one query and the lane's share of a tile's keys; `products` are the query times the keys, and
+/// Computes them for one query and the lane's keys; `products` are the query times the keys,
 /// `by_weights` the output's gradient times the values.
 template <int kTile, typename T>
 __device__ Slopes<kTile> differentiate(const AttentionBackwardArrays<T>& a, std::size_t query,
@@ -66,7 +67,7 @@ __device__ Slopes<kTile> differentiate(const AttentionBackwardArrays<T>& a, std:
   return slopes;
 }
 
-/// Block (x, head, sequence): the gradient of kTile queries, the last ones first.
+/// Block (x, head, sequence): gradient of kTile queries, the last ones first.
 template <int kTile, int kItems, typename T>
 __global__ void __launch_bounds__(kTile* kShare)
     query_gradient_kernel(const AttentionBackwardArrays<T> a) {
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(kTile* kShare)
                            a.head_size, gradients);
   float sums[kItems] = {};
   for (std::size_t tile = 0; tile <= query_tile; ++tile) {
-    __syncthreads();  // all have done with the last tile
+    __syncthreads();  // all threads have finished with the last tile
     const std::size_t first = tile * kTile;
     read_tile<kTile, kItems>(head.first + head.apart, head.stride, first, a.context, a.head_size,
                              keys);
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(kTile* kShare)
   write_items(sums, a.scale, share, a.head_size, result.first + query * result.stride);
 }
 
-/// Block (x, head, sequence): the gradients of kTile keys and their values, the first ones first.
+/// Block (x, head, sequence): gradients of kTile keys and their values, the first ones first.
 template <int kTile, int kItems, typename T>
 __global__ void __launch_bounds__(kTile* kShare)
     key_gradient_kernel(const AttentionBackwardArrays<T> a) {
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(kTile* kShare)
   float key_sums[kItems] = {};
   float value_sums[kItems] = {};
   for (std::size_t tile = key_tile; tile < gridDim.x; ++tile) {
-    __syncthreads();  // all have done with the last tile
+    __syncthreads();  // all threads have finished with the last tile
     const std::size_t first = tile * kTile;
     read_tile<kTile, kItems>(head.first, head.stride, first, a.context, a.head_size, queries);
     read_tile<kTile, kItems>(gradient.first, gradient.stride, first, a.context, a.head_size,
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(kTile* kShare)
       weights[row][share + k * kShare] = found.weights[k];
       slopes[row][share + k * kShare] = found.by_scores[k];
     }
-    __syncthreads();  // from here on, the rows are keys
+    __syncthreads();  // from here on, rows are keys
     for (int query = 0; query < kTile; ++query) {
       for (int k = 0; k < kItems; ++k) {
         key_sums[k] += slopes[query][row] * queries[query][share + k * kShare];

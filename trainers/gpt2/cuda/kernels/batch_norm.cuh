@@ -1,12 +1,12 @@
-// Batch normalisation: what column_sums_kernel sums, and for each_kernel what is made of the sums
-// of the columns, and then of each element.
+// Batch normalisation: terms of column_sums_kernel, and functions of each_kernel on column sums and
+// on elements.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/sums.cuh"
 
 namespace trainer::cuda {
 
-/// The terms of a batch's variance.
+/// Terms of a batch's variance.
 template <typename T>
 struct VarianceTerms {
   static constexpr int kSums = 1;
@@ -26,7 +26,7 @@ struct VarianceTerms {
   }
 };
 
-/// The terms of the gradients of shift and scale.
+/// Terms of the gradients of shift and scale.
 template <typename T>
 struct BatchNormTerms {
   static constexpr int kSums = 2;
@@ -49,7 +49,7 @@ struct BatchNormTerms {
   }
 };
 
-/// The sum of a column over all chunks.
+/// Returns the sum of a column over all chunks.
 inline __device__ float sum_of_chunks(const float* partial, std::size_t chunks, std::size_t columns,
                                       std::size_t column) {
   float sum = 0;
@@ -70,7 +70,7 @@ struct BatchMeanEach {
   }
 };
 
-/// Of the batch: also moves the running statistics, unless momentum is 0.
+/// Also updates the running statistics, unless momentum is 0.
 struct BatchDeviationEach {
   const float* partial;  ///< [chunks, columns]
   const float* mean;
@@ -137,7 +137,7 @@ struct NormaliseColumnsEach {
   }
 };
 
-/// totals[i] = the sum of what all chunks have in column i of sum i / columns.
+/// totals[i] = sum over all chunks of column i % columns of sum i / columns.
 struct TotalsEach {
   const float* partial;  ///< [sums, chunks, columns]
   float* totals;         ///< [sums, columns]
@@ -158,7 +158,8 @@ struct BatchNormBackwardEach {
   const float* mean;
   const float* inverse_deviation;
   const T* output_gradient;
-  const float* totals;  ///< [2, columns]: of the gradient, and of it along the normalised input
+  /// [2, columns]: sums of the gradient, and of its product with the normalised input
+  const float* totals;
   T* input_gradient;
   std::size_t columns;
   float share;  ///< 1 / rows

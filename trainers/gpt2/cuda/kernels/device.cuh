@@ -1,6 +1,6 @@
-// What the kernels have in common: several elements at once, and sums over a warp and a block. As
-// all kernels here it is plain CUDA C++ for nvcc, and for another compiler behind an emulation of
-// what a kernel finds on a device. Values are computed with in float32.
+// Common parts of kernels: packs of elements, and sums over a warp and a block. All kernels are
+// plain CUDA C++ for nvcc, and for a host compiler with an emulation of the device. Computation is
+// in float32.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,9 +14,9 @@ using Bfloat16 = __nv_bfloat16;
 
 inline constexpr int kLanes = 32;
 inline constexpr unsigned kAllLanes = ~0U;
-inline constexpr unsigned kThreads = 256;  // of a block, unless a kernel says otherwise
+inline constexpr unsigned kThreads = 256;  // default block size
 
-/// Elements that a thread moves at once: 16 bytes, the most that a load or store can have.
+/// Elements of a pack: 16 bytes, the widest load and store.
 template <typename T>
 inline constexpr int kPackWidth = 16 / sizeof(T);
 
@@ -45,7 +45,7 @@ __device__ void load(const T* from, float (&to)[kWidth]) {
   for (int i = 0; i < kWidth; ++i) to[i] = widened(pack.items[i]);
 }
 
-/// Leaves in `values` what has been stored, rounded.
+/// Rounds `values` to the stored type.
 template <int kWidth, typename T>
 __device__ void store(float (&values)[kWidth], T* to) {
   Pack<T, kWidth> pack;
@@ -67,7 +67,8 @@ struct Larger {
   __device__ float operator()(float left, float right) const { return left > right ? left : right; }
 };
 
-/// Of the values of `kGroup` neighbouring lanes; each gets it. All lanes of the warp call.
+/// Combines the values of `kGroup` neighbouring lanes; all get the result. To be called by all
+/// lanes of the warp.
 template <int kGroup = kLanes, typename T, typename Combine>
 __device__ T combine_lanes(T value, const Combine& combine) {
   for (int distance = kGroup / 2; distance > 0; distance /= 2)
@@ -75,7 +76,7 @@ __device__ T combine_lanes(T value, const Combine& combine) {
   return value;
 }
 
-/// Of the values of all threads of a block of whole warps; each gets it.
+/// Combines the values of all threads of a block of whole warps; all get the result.
 template <typename T, typename Combine>
 __device__ T combine_block(T value, T neutral, const Combine& combine) {
   __shared__ T parts[kLanes];
@@ -84,11 +85,11 @@ __device__ T combine_block(T value, T neutral, const Combine& combine) {
   if (lane == 0) parts[threadIdx.x / kLanes] = value;
   __syncthreads();
   value = combine_lanes(lane < blockDim.x / kLanes ? parts[lane] : neutral, combine);
-  __syncthreads();  // the next call writes over the parts
+  __syncthreads();  // the next call overwrites the parts
   return value;
 }
 
-/// each.at<kWidth>(first) for every kWidth-th element.
+/// Calls each.at<kWidth>(first) for every kWidth-th element.
 template <int kWidth, typename Each>
 __global__ void __launch_bounds__(kThreads) each_kernel(std::size_t elements, const Each each) {
   const std::size_t first = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth;

@@ -1,4 +1,4 @@
-// Operations whose elements have nothing to do with each other, for each_kernel.
+// Elementwise operations, for each_kernel.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/device.cuh"
@@ -8,7 +8,7 @@ namespace trainer::cuda {
 inline constexpr float kGeluFactor = 0.79788456F;  // sqrt(2 / pi)
 inline constexpr float kGeluCubic = 0.044715F;
 
-/// The hyperbolic tangent of GELU's argument, 1 - 2 / (e^2x + 1).
+/// Hyperbolic tangent of GELU's argument, 1 - 2 / (e^2x + 1).
 inline __device__ float gelu_bend(float x) {
   return 1.0F - 2.0F / (expf(2 * kGeluFactor * (x + kGeluCubic * x * x * x)) + 1.0F);
 }
@@ -50,7 +50,7 @@ struct GeluBackwardEach {
 
 struct Relu {
   static __device__ float value(float x) { return x < 0 ? 0.0F : x; }
-  /// The slope, by the value.
+  /// Derivative as a function of the value.
   static __device__ float slope(float value) { return value > 0 ? 1.0F : 0.0F; }
 };
 
@@ -90,7 +90,7 @@ struct ActivationBackwardEach {
   }
 };
 
-/// Each row of the output is `row`.
+/// Copies `row` to each row of the output.
 template <typename T>
 struct FillRowsEach {
   const T* row;
@@ -168,7 +168,7 @@ struct PositionGradientEach {
   const T* output_gradient;
   Gradient* position_gradient;
   std::size_t sequences;
-  std::size_t stride;  ///< elements of a sequence
+  std::size_t stride;  ///< elements per sequence
 
   template <int kWidth>
   __device__ void at(std::size_t first) const {
@@ -185,8 +185,7 @@ struct PositionGradientEach {
   }
 };
 
-/// AdamW's numbers that are the same for all elements. The first two are those of the pace, where
-/// there is one.
+/// Factors of AdamW that are equal for all elements. A pace, if any, replaces the first two.
 struct AdamWFactors {
   float rate;
   float inverse_correction;
@@ -196,7 +195,7 @@ struct AdamWFactors {
   float norm_max;              ///< 0: no clipping
   const double* squared_norm;  ///< on the device
   const AdamWPace* pace;       ///< on the device, or null
-  double decay;                ///< learning rate * weight decay; with a pace weight decay alone
+  double decay;                ///< learning rate * weight decay; with a pace, only the weight decay
 
   __device__ AdamWFactors at_pace() const {
     AdamWFactors factors = *this;
@@ -208,7 +207,7 @@ struct AdamWFactors {
   }
 };
 
-/// `master` is `values` where these are float32.
+/// `master` equals `values` if these are float32.
 template <typename T, typename Gradient>
 struct AdamWEach {
   T* values;
@@ -249,7 +248,7 @@ struct AdamWEach {
   }
 };
 
-/// `master` as in AdamWEach; without `velocity` there is no momentum.
+/// `master` as in AdamWEach; null `velocity`: no momentum.
 template <typename T, typename Gradient>
 struct SgdEach {
   T* values;

@@ -1,5 +1,5 @@
-// Layer normalisation: a warp for each row, which it reads several times, from its cache after the
-// first. What a weight's gradient is summed from: sums.cuh.
+// Layer normalisation: one warp per row, which is read several times, from the cache after the
+// first. sums.cuh has the sums of weight gradients.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/device.cuh"
@@ -30,7 +30,7 @@ inline __device__ std::size_t first_of_lane() {
   return threadIdx.x % kLanes * kWidth;
 }
 
-/// The sum of term(x) over the row.
+/// Returns the sum of term(x) over the row.
 template <int kWidth, typename T, typename Term>
 __device__ float sum_of_row(const T* row, std::size_t channels, const Term& term) {
   float sum = 0;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) layer_norm_kernel(const LayerNormArr
   const T* input = a.input + begin;
   if (a.addend != nullptr) {
     add_rows<kWidth>(input, a.addend + begin, a.sum + begin, a.channels);
-    input = a.sum + begin;  // a lane reads what it has itself written
+    input = a.sum + begin;  // a lane reads the elements that it has written
   }
   const auto channels = static_cast<float>(a.channels);
   const float mean = sum_of_row<kWidth>(input, a.channels, [](float x) { return x; }) / channels;
@@ -98,8 +98,8 @@ struct LayerNormBackwardArrays {
   std::size_t channels;
 };
 
-/// The input's gradient alone: that by the normalised values, less its mean and its part along
-/// these values, which normalisation takes out.
+/// Computes only the input's gradient: that of the normalised values, minus its mean and its
+/// projection on these values, which normalisation removes.
 template <int kWidth, typename T>
 __global__ void __launch_bounds__(kThreads)
     layer_norm_backward_kernel(const LayerNormBackwardArrays<T> a) {
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads)
   float x[kWidth];
   float gradient[kWidth];
   float weight[kWidth];
-  const auto read = [&](std::size_t at) {  // x: normalised; gradient: by that
+  const auto read = [&](std::size_t at) {  // x: normalised; gradient: of x
     load(a.input + begin + at, x);
     load(a.output_gradient + begin + at, gradient);
     load(a.weight + at, weight);

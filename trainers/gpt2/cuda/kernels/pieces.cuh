@@ -1,16 +1,16 @@
-// One launch for many arrays: a table of pieces goes along as the kernel's parameter, and each
-// block finds the piece whose tile it has. A launch costs microseconds, whatever it does, and a
-// model has hundreds of parameters, most of them small.
+// One launch for many arrays: a table of pieces is passed as a kernel parameter, and each block
+// finds the piece of its tile. A launch costs microseconds, and a model has hundreds of mostly
+// small parameters.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/sums.cuh"
 
 namespace trainer::cuda {
 
-/// Packs that a thread of a tile takes one after another.
+/// Packs per thread of a tile.
 inline constexpr unsigned kPacksOfThread = 4;
 
-/// The elements of a tile, whose packs have so many.
+/// Elements of a tile, for packs of kWidth elements.
 template <int kWidth>
 inline constexpr std::size_t kTile = std::size_t{kThreads} * kPacksOfThread* kWidth;
 
@@ -22,7 +22,7 @@ struct Piece {
   bool is_wide;  ///< can be moved by packs
 };
 
-/// Before CUDA 12.1 a kernel takes parameters of 4 KiB; some are left for others beside the table.
+/// Before CUDA 12.1 kernels have at most 4 KiB of parameters, including those besides the table.
 template <typename Each>
 inline constexpr unsigned kPiecesMax = (4096 - 64) / sizeof(Piece<Each>);
 
@@ -33,7 +33,7 @@ struct PieceTable {
   unsigned tiles;
 };
 
-/// That of the calling block.
+/// Returns the piece of the calling block.
 template <typename Each>
 __device__ const Piece<Each>& own_piece(const PieceTable<Each>& table) {
   unsigned low = 0;
@@ -49,7 +49,7 @@ __device__ const Piece<Each>& own_piece(const PieceTable<Each>& table) {
   return table.pieces[low];
 }
 
-/// each.at<>(first) for all elements of the calling block's tile.
+/// Calls each.at<>(first) for all elements of the calling block's tile.
 template <int kWidth, typename Each>
 __device__ void for_own_tile(const Piece<Each>& piece, const Each& each) {
   const std::size_t begin = (blockIdx.x - piece.first_tile) * kTile<kWidth>;
@@ -70,13 +70,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// What sum_pieces_kernel adds up, in the order in which it comes.
+/// Adds the terms of sum_pieces_kernel in order.
 template <typename T>
 struct SumEach {
   const T* values;
 };
 
-/// Each block leaves the sum of its tile in `partial`.
+/// Each block writes the sum of its tile to `partial`.
 template <int kWidth, bool kSquares, typename T>
 __global__ void __launch_bounds__(kThreads)
     sum_pieces_kernel(const __grid_constant__ PieceTable<SumEach<T>> table, double* partial) {

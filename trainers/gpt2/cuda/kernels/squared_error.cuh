@@ -1,4 +1,4 @@
-// The mean squared error of a regression: a warp for each row.
+// Mean squared error of a regression: one warp per row.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/layer_norm.cuh"

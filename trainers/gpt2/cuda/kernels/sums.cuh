@@ -1,12 +1,12 @@
-// Sums over a whole array and over the rows of one. How the terms are shared out depends on the
-// shape alone, and no two threads add to the same place, so that results never differ in a bit.
+// Sums over an array and over its rows. The division of terms depends on the shape only, and no two
+// threads add to the same address, so results are deterministic.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/device.cuh"
 
 namespace trainer::cuda {
 
-/// Of one block: adds what the blocks of sum_pieces_kernel have left.
+/// For one block: adds the results of sum_pieces_kernel.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     add_partial_sums_kernel(unsigned count, const T* partial, T* total) {
@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *total += sum;
 }
 
-/// The terms of a bias' gradient.
+/// Terms of a bias gradient.
 template <typename T>
 struct RowTerms {
   static constexpr int kSums = 1;
@@ -29,7 +29,7 @@ struct RowTerms {
   }
 };
 
-/// The terms of a layer normalisation's weight and bias.
+/// Terms of the gradients of a layer normalisation's weight and bias.
 template <typename T>
 struct LayerNormTerms {
   static constexpr int kSums = 2;
@@ -49,7 +49,8 @@ struct LayerNormTerms {
   }
 };
 
-inline constexpr unsigned kRowsAtOnce = 8;  // of a block of column_sums_kernel, 32 lanes each
+// rows per iteration of a block of column_sums_kernel, 32 lanes each
+inline constexpr unsigned kRowsAtOnce = 8;
 
 /// Block (x, y) sums the y-th chunk of rows, in its x-th part of the columns, to
 /// partial [kSums, chunks, columns].

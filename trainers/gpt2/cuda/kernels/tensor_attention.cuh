@@ -1,13 +1,13 @@
-// attention.cuh's attention for bfloat16, on tensor cores. Four neighbouring lanes share a query;
-// weights are rounded to bfloat16 before the values are summed by them.
+// Attention for bfloat16 on tensor cores. Four neighbouring lanes share a query; weights are
+// rounded to bfloat16 before they are multiplied by the values.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/tensor_tiles.cuh"
 
 namespace trainer::cuda {
 
-/// Which row each of the calling lane's items of a Sums belongs to, which is a warp's own business:
-/// a matrix of row numbers shows it. `staging` is free, and free again after the next barrier.
+/// Finds the row of each of the calling lane's items of a Sums, which is unspecified: loads a
+/// matrix of row numbers. `staging` must be unused, and is unused again after the next barrier.
 inline __device__ void find_rows(ScoreTile& staging, int (&rows)[Sums::num_elements]) {
   for (int i = threadIdx.x; i < kTokens * kTokens; i += kTensorThreads)
     staging.items[i / kTokens][i % kTokens] = static_cast<float>(i / kTokens);
@@ -18,14 +18,14 @@ inline __device__ void find_rows(ScoreTile& staging, int (&rows)[Sums::num_eleme
   for (int i = 0; i < Sums::num_elements; ++i) rows[i] = static_cast<int>(numbers.x[i]);
 }
 
-/// One query's sums over the keys so far, the same in all of its lanes.
+/// A query's sums over the keys so far, equal in all of its lanes.
 struct Softmax {
   float most = -INFINITY;
   float total = 0;
 
-  /// Takes the scores of a tile's keys from `first` on to `weights`, relative to the largest score
-  /// so far, and returns what makes those of earlier keys relative to that. Each query sees a
-  /// tile's first key.
+  /// Replaces the scores of a tile's keys from `first` on by `weights` relative to the largest
+  /// score so far, and returns the factor that makes earlier weights relative to it. Each query has
+  /// a tile's first key.
   __device__ float add(const ScoreTile& scores, float scale, std::size_t query, std::size_t first,
                        WeightTile& weights) {
     const int row = threadIdx.x / kLanesOfToken;
@@ -51,7 +51,8 @@ struct Softmax {
   }
 };
 
-/// Block (x, head, sequence): a tile of queries, the last ones first, as they have the most keys.
+/// Block (x, head, sequence): a tile of queries, the last ones first, since they have the most
+/// keys.
 template <int kWidth, int kHead>
 __global__ void __launch_bounds__(kTensorThreads)
     tensor_attention_kernel(const AttentionArrays<Bfloat16> a) {
@@ -79,7 +80,7 @@ __global__ void __launch_bounds__(kTensorThreads)
   };
   Softmax softmax;
   for (std::size_t tile = 0; tile <= query_tile; ++tile) {
-    __syncthreads();  // all have done with the last tile
+    __syncthreads();  // all threads have finished with the last tile
     read(head.first + head.apart, tile * kTokens, keys);
     read(head.first + 2 * head.apart, tile * kTokens, values);
     __syncthreads();

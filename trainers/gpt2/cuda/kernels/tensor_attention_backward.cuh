@@ -1,5 +1,5 @@
-// attention_backward.cuh's backward pass for bfloat16, on tensor cores. Weights and the gradients
-// by scores are rounded to bfloat16 before they are multiplied by.
+// Backward pass of attention for bfloat16 on tensor cores. Weights and gradients of scores are
+// rounded to bfloat16 before multiplication.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/attention_backward.cuh"
@@ -7,20 +7,20 @@
 
 namespace trainer::cuda {
 
-/// Of a tile of queries and one of keys: the weights that the softmax has made of the scores, and
-/// the gradients by the scores, of those by the weights.
+/// Weights and gradients of scores of a tile of queries and a tile of keys.
 template <int kHead>
 struct TensorBackwardTiles {
   TokenTile<kHead> queries;
   TokenTile<kHead> keys;
   TokenTile<kHead> values;
-  TokenTile<kHead> gradients;  ///< by the output
+  TokenTile<kHead> gradients;  ///< gradients of the output
   ScoreTile scores;
   ScoreTile by_weights;
   WeightTile weights;
   WeightTile by_scores;
 
-  /// The block calls, and meets at barriers: before it changes the last four, and at the end.
+  /// To be called by the whole block; has barriers before it changes the last four members and at
+  /// the end.
   __device__ void differentiate(const AttentionBackwardArrays<Bfloat16>& a, std::size_t first_query,
                                 std::size_t first_key) {
     multiply_tokens(queries, keys, scores);
@@ -43,7 +43,7 @@ struct TensorBackwardTiles {
   }
 };
 
-/// Reads a tile of a head's queries, keys or values, or of the output's gradient.
+/// Loads a tile of a head's queries, keys or values, or of the output's gradient.
 template <int kWidth, int kHead>
 __device__ void read_tokens_of(HeadPlace<const Bfloat16> head, int which, std::size_t tile,
                                const AttentionBackwardArrays<Bfloat16>& a, TokenTile<kHead>& to) {
@@ -51,7 +51,7 @@ __device__ void read_tokens_of(HeadPlace<const Bfloat16> head, int which, std::s
                       a.head_size, to);
 }
 
-/// Block (x, head, sequence): the gradient of a tile of queries, the last ones first.
+/// Block (x, head, sequence): gradient of a tile of queries, the last ones first.
 template <int kWidth, int kHead>
 __global__ void __launch_bounds__(kTensorThreads)
     tensor_query_gradient_kernel(const AttentionBackwardArrays<Bfloat16> a) {
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kTensorThreads)
   read_tokens_of<kWidth>(gradient, 0, query_tile, a, tiles.gradients);
   TokenSums<kHead> sums;
   for (std::size_t tile = 0; tile <= query_tile; ++tile) {
-    __syncthreads();  // all have done with the last tile
+    __syncthreads();  // all threads have finished with the last tile
     read_tokens_of<kWidth>(head, 1, tile, a, tiles.keys);
     read_tokens_of<kWidth>(head, 2, tile, a, tiles.values);
     __syncthreads();
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kTensorThreads)
   sums.write(a.scale, tiles.scores, query_tile * kTokens, a.context, a.head_size, result);
 }
 
-/// Block (x, head, sequence): the gradients of a tile of keys and of their values.
+/// Block (x, head, sequence): gradients of a tile of keys and of their values.
 template <int kWidth, int kHead>
 __global__ void __launch_bounds__(kTensorThreads)
     tensor_key_gradient_kernel(const AttentionBackwardArrays<Bfloat16> a) {
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kTensorThreads)
   TokenSums<kHead> key_sums;
   TokenSums<kHead> value_sums;
   for (std::size_t tile = key_tile; tile < gridDim.x; ++tile) {
-    __syncthreads();  // all have done with the last tile
+    __syncthreads();  // all threads have finished with the last tile
     read_tokens_of<kWidth>(head, 0, tile, a, tiles.queries);
     read_tokens_of<kWidth>(gradient, 0, tile, a, tiles.gradients);
     __syncthreads();

@@ -1,6 +1,6 @@
-// Products of bfloat16 tiles in shared memory by tensor cores, for attention. A block of four warps
-// has tiles of 32 tokens; each warp makes a quarter, of 16 rows and 16 columns, of a result of 32
-// columns, and as much of each further 32 columns.
+// Products of bfloat16 tiles in shared memory on tensor cores, for attention. A block of four warps
+// has tiles of 32 tokens; each warp computes a quarter, 16 rows and 16 columns, of each 32 columns
+// of a result.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/attention.cuh"
@@ -13,9 +13,9 @@ namespace trainer::cuda {
 
 namespace wmma = nvcuda::wmma;
 
-inline constexpr int kTokens = 32;          // of a tile
-inline constexpr int kSide = 16;            // of what a warp multiplies at once
-inline constexpr int kTensorThreads = 128;  // four lanes for each token
+inline constexpr int kTokens = 32;          // tokens per tile
+inline constexpr int kSide = 16;            // size of a warp's matrix product
+inline constexpr int kTensorThreads = 128;  // four lanes per token
 inline constexpr int kLanesOfToken = kTensorThreads / kTokens;
 inline constexpr int kKeysOfLane = kTokens / kLanesOfToken;
 
@@ -23,8 +23,8 @@ using ByRows = wmma::row_major;
 using ByColumns = wmma::col_major;
 using Sums = wmma::fragment<wmma::accumulator, kSide, kSide, kSide, float>;
 
-// Strides that keep rows from lying in the same banks; loads want multiples of 16 bytes, and
-// tiles that begin at multiples of 32.
+// Strides that avoid bank conflicts; loads need multiples of 16 bytes, and tiles that start at
+// multiples of 32.
 template <int kHead>
 struct alignas(32) TokenTile {
   static constexpr int kStride = kHead + 8;
@@ -39,7 +39,7 @@ struct alignas(32) ScoreTile {
   float items[kTokens][kStride];
 };
 
-/// The calling warp's quarter.
+/// Position of the calling warp's quarter.
 inline __device__ int quarter_row() {
   return threadIdx.x / kLanes / 2 * kSide;
 }
@@ -47,8 +47,8 @@ inline __device__ int quarter_column() {
   return threadIdx.x / kLanes % 2 * kSide;
 }
 
-/// sums += left * right, of the warp's 16 rows and columns. `left` [16, kInner], `right`
-/// [kInner, 16], by rows or by columns.
+/// sums += left * right for the warp's 16 rows and columns. `left` [16, kInner], `right` [kInner,
+/// 16], by rows or by columns.
 template <int kInner, typename LeftOrder, typename RightOrder>
 __device__ void accumulate(const Bfloat16* left, int left_stride, const Bfloat16* right,
                            int right_stride, Sums& sums) {
@@ -63,7 +63,7 @@ __device__ void accumulate(const Bfloat16* left, int left_stride, const Bfloat16
   }
 }
 
-/// scores = left * transposed(right), all of it by the block, which must then meet at a barrier.
+/// scores = left * transposed(right), by the whole block, which must synchronise afterwards.
 template <int kHead>
 __device__ void multiply_tokens(const TokenTile<kHead>& left, const TokenTile<kHead>& right,
                                 ScoreTile& scores) {
@@ -99,8 +99,8 @@ struct TokenSums {
     }
   }
 
-  /// Writes factor * sums to the tokens from `first` on that there are. The block calls; `staging`
-  /// is free, and free again afterwards.
+  /// Writes factor * sums to the existing tokens from `first` on. To be called by the whole block;
+  /// `staging` must be unused, and is unused afterwards.
   __device__ void write(float factor, ScoreTile& staging, std::size_t first, std::size_t context,
                         std::size_t head_size, HeadPlace<Bfloat16> to) {
     for (int part = 0; part < kParts; ++part) {
@@ -120,7 +120,7 @@ struct TokenSums {
   }
 };
 
-/// Tokens `first` and on; zeros where there is no token or item.
+/// Loads tokens from `first` on; zeros beyond the end.
 template <int kWidth, int kHead>
 __device__ void read_tokens(const Bfloat16* from, std::size_t stride, std::size_t first,
                             std::size_t context, std::size_t head_size, TokenTile<kHead>& to) {

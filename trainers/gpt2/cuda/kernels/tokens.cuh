@@ -1,17 +1,17 @@
-// Where tokens go in and come out: the gradient of their table, and the cross-entropy of logits.
+// Gradient of the token table, and cross-entropy of logits.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/device.cuh"
 
 namespace trainer::cuda {
 
-/// Channels of a block of token_gradient_kernel.
+/// Channels per thread of token_gradient_kernel.
 inline constexpr std::size_t kChannelsPerThread = 4;
 inline constexpr std::size_t kChannelsPerBlock = kChannelsPerThread * kThreads;
 
-/// Writes to `list` the rows among [first, first + kThreads) that have this token, in order, and
-/// returns how many there are. The block calls; the list must not be read while it is called again
-/// before the barrier within has been reached.
+/// Writes the rows among [first, first + kThreads) with this token to `list`, in order, and returns
+/// their number. To be called by the whole block; the list must be read before the next call passes
+/// its barrier.
 inline __device__ unsigned list_rows(const int* tokens, std::size_t first, std::size_t rows,
                                      int token, unsigned (&list)[kThreads]) {
   __shared__ unsigned counts[kThreads / kLanes];
@@ -33,9 +33,9 @@ inline __device__ unsigned list_rows(const int* tokens, std::size_t first, std::
   return total;
 }
 
-/// A block for each token and part of the channels, where `bag` tokens have a row of the output in
-/// common. That of a token's first place adds up the rows of all its places, in their order; the
-/// others have nothing to do.
+/// One block per token position and part of the channels; `bag` tokens share a row of the output.
+/// The block of a token's first position adds the rows of all its positions, in order; the others
+/// return.
 template <typename T, typename Gradient>
 __global__ void __launch_bounds__(kThreads)
     token_gradient_kernel(std::size_t rows, std::size_t bag, std::size_t channels,
@@ -83,8 +83,8 @@ struct CrossEntropyArrays {
 
 inline constexpr unsigned kCrossEntropyThreads = 512;  // a row of GPT-2 has 50304 logits
 
-/// A block for each row, which reads it twice: for the sum of exponentials, kept relative to the
-/// largest logit so far, and to write the gradient.
+/// One block per row, which it reads twice: for the sum of exponentials, relative to the largest
+/// logit so far, and to write the gradient.
 template <int kWidth, typename T>
 __global__ void __launch_bounds__(kCrossEntropyThreads)
     cross_entropy_kernel(const CrossEntropyArrays<T> a) {
