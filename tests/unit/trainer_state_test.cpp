@@ -117,7 +117,7 @@ TEST_SUITE("trainer state") {
     };
     CHECK(refusal_of("constant").empty());
     CHECK(contains(refusal_of("linear"), "--epochs was 8 and is now 10"));
-    CHECK(contains(refusal_of("linear"), "begun with --lr_schedule constant can be given more"));
+    CHECK(contains(refusal_of("linear"), "training with --lr_schedule constant can change it"));
   }
 
   TEST_CASE("the epoch of the last step counts from 1, whether it is finished or not") {

@@ -1,17 +1,15 @@
-// What a trainer computes with: memory of a device and the operations of operations.hpp on it. A
-// program written against it runs on the CPU and on a GPU, and never looks into the memory itself.
-// One thread at a time.
+// Computation for a trainer: device memory and the operations of operations.hpp on it. Programs
+// that use it run on the CPU and on a GPU, and never access the memory directly. One thread at a
+// time.
 //
-// Operations are done in the order in which they were asked for. They may still be under way when
-// the call returns: a failure may be thrown by a later call. copy_out() and wait() wait; nothing
-// else does, so a training step that reads nothing back never stops the device.
+// Operations run asynchronously in call order; a failure may be thrown by a later call. Only
+// copy_out() and wait() block, so a training step that reads no results never stalls the device.
 //
-// The same operations on the same values give the same bits, always: what is added up is added in
-// an order that the shapes alone decide (no atomic additions of floats), so that a resumed training
-// goes on as if undisturbed and all workers stay equal.
+// Results are deterministic: the order of additions depends on shapes only (no atomic additions of
+// floats), so that resumed trainings continue identically and all workers stay equal.
 //
-// Every function throws Error{Errc::usage} for arrays that are too small or of a type that does not
-// fit, naming the operation and the array, before it does anything.
+// Every function throws Error{Errc::usage} with the operation and the array, without side effects,
+// for arrays that are too small or have the wrong type.
 #pragma once
 
 #include "trainers/compute/operations.hpp"
@@ -24,18 +22,18 @@
 
 namespace trainer {
 
-/// Memory of a device, freed with the last copy. Must not outlive its Compute.
+/// Device memory, freed with the last copy. Must not outlive its Compute.
 struct Array {
   Buffer buffer;
   std::shared_ptr<void> hold;
 };
 
-/// Operations that can be asked for together, again and again.
+/// A sequence of operations that can be launched repeatedly.
 class Recording {
  public:
   virtual ~Recording() = default;
 
-  /// Asks for all of them, in their order. They find in the arrays what is there by then.
+  /// Runs the operations in order, on the current contents of the arrays.
   virtual void launch() = 0;
 };
 
@@ -46,43 +44,41 @@ class Compute {
   /// "CPU, 1 thread", "CUDA device 0, NVIDIA H200".
   virtual std::string name() const = 0;
 
-  /// Where its arrays are.
+  /// Device of the arrays.
   virtual ddprun::Device device() const = 0;
 
-  /// Whether activations can have this type. Every implementation has float32; float64 is for
-  /// checking gradients and only the CPU's, bfloat16 is for speed and only CUDA's.
+  /// Returns true if activations can have this type. All implementations support float32; the CPU
+  /// also float64, for checking gradients, and CUDA bfloat16, for speed.
   virtual bool supports(ddprun::DataType type) const = 0;
 
-  /// Floating-point operations in a second that matrix products of this type can come to at most,
-  /// for the model FLOPs utilisation; 0 if nobody knows. May take some milliseconds when first
-  /// called.
+  /// Returns the peak floating-point operations per second of matrix products in this type, for the
+  /// model FLOPs utilisation; 0 if unknown. The first call may take milliseconds.
   virtual double peak_flops(ddprun::DataType type) = 0;
 
-  /// The cudaStream_t in which it works, to be told to the process group and the reducer; null on
-  /// the CPU.
+  /// The cudaStream_t of the operations, for the process group and the reducer; null on the CPU.
   virtual void* stream() const = 0;
 
-  /// Zeros. Aligned to at least 64 bytes. Throws Error{Errc::system or cuda} saying how much was
-  /// asked for if there is not enough memory.
+  /// Returns zeroed memory, aligned to at least 64 bytes. Throws Error{Errc::system or cuda} with
+  /// the requested size if memory is insufficient.
   virtual Array allocate(std::size_t elements, ddprun::DataType type) = 0;
 
-  /// From the program's memory to the device's: to.bytes() bytes. `from` may be changed as soon as
-  /// it returns.
+  /// Copies to.bytes() bytes from host to device memory. `from` may change after the call.
   virtual void copy_in(std::span<const std::byte> from, const Buffer& to) = 0;
 
-  /// From the device's memory to the program's, when all that was asked for before is done. Waits.
+  /// Copies from device to host memory after all earlier operations. Blocks.
   virtual void copy_out(const Buffer& from, std::span<std::byte> to) = 0;
 
-  /// Makes all bits zero.
+  /// Sets all bits to zero.
   virtual void zero(const Buffer& buffer) = 0;
 
-  /// Until everything that was asked for is done. Throws what it failed with.
+  /// Blocks until all operations have ended. Throws their failures.
   virtual void wait() = 0;
 
-  /// What `work` asks for, without doing it; on a GPU as a CUDA graph, which is launched at the
-  /// price of one operation. `work` asks for the same whenever it is called, has been called
-  /// before, and neither copies from or to the program's memory nor waits; collectives on stream()
-  /// may be part of it. What it refers to outlives the recording, which does not outlive this.
+  /// Records the operations of `work` without running them; on a GPU as a CUDA graph, whose launch
+  /// costs as much as one operation. `work` must run the same operations in every call, must have
+  /// run before, and must neither copy from or to host memory nor wait; collectives on stream() may
+  /// be part of it. Referenced objects must outlive the recording, which must not outlive this
+  /// object.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work) = 0;
 
   virtual void run(const MatrixProduct& operation) = 0;
@@ -105,7 +101,7 @@ class Compute {
   virtual void run(const MeanSquaredError& operation) = 0;
   virtual void run(const Convert& operation) = 0;
 
-  /// One after another, where a device does many of a kind for the price of few.
+  /// Runs them in order; devices combine several into few launches.
   virtual void run(std::span<const AddSum> operations) = 0;
   virtual void run(std::span<const AdamW> operations) = 0;
   virtual void run(std::span<const Sgd> operations) = 0;
@@ -115,12 +111,12 @@ class Compute {
   void run(const Sgd& operation) { run(std::span(&operation, 1)); }
 };
 
-/// The CPU, with OpenBLAS on so many threads, which is a setting of the whole process.
+/// The CPU, with OpenBLAS on `threads` threads, a process-wide setting.
 std::unique_ptr<Compute> make_cpu_compute(int threads);
 
-/// The CUDA device with this index among those that are visible, usually the local rank; where
-/// workers share devices, the index modulo their number. Throws Error{Errc::usage} if this program
-/// was built without CUDA or there is no such device, saying how many there are.
+/// The CUDA device with this index among the visible ones, usually the local rank; with shared
+/// devices, the index modulo their number. Throws Error{Errc::usage} if this program was built
+/// without CUDA, or with the number of devices if there is no such device.
 std::unique_ptr<Compute> make_cuda_compute(int index, bool is_shared = false);
 
 }  // namespace trainer

@@ -1,6 +1,6 @@
-// Attention by blocks of queries: a block's scores against all keys before its end are one matrix
-// product, and so is what follows from them. No more than a block's scores are ever kept; the
-// backward pass makes them again and finds the weights by each row's log_sum (Dao et al., 2022).
+// Attention in blocks of queries: one matrix product computes the scores of a block against all
+// keys up to its end. Only the scores of one block are stored; the backward pass recomputes them,
+// and the weights from each row's log_sum (Dao et al., 2022).
 #include "trainers/compute/cpu_blas.hpp"
 #include "trainers/compute/cpu_kernels.hpp"
 #include "trainers/compute/cpu_math.hpp"
@@ -13,12 +13,12 @@ namespace trainer::cpu {
 
 namespace {
 
-/// Queries of a block: enough for matrix products to be fast, and few enough that the upper half of
-/// the diagonal block, which is computed in vain, does not count.
+/// Queries per block: enough for fast matrix products, and few enough that the unused upper half of
+/// the diagonal block does not matter.
 constexpr std::size_t kQueries = 64;
 
-/// The arrays of one head of one sequence. Queries, keys and values are `stride` elements apart
-/// from token to token, outputs `output_stride`.
+/// Arrays of one head of one sequence. Queries, keys and values of consecutive tokens are `stride`
+/// elements apart, outputs `output_stride`.
 template <typename Real>
 struct Head {
   const Real* queries;
@@ -46,13 +46,13 @@ Head<Real> head_of(const Operation& o, std::size_t sequence, std::size_t head) {
           1 / std::sqrt(static_cast<Real>(o.head_size))};
 }
 
-/// Where a head's part of an array like `output` begins.
+/// Returns the start of a head's part of an array like `output`.
 template <typename Operation>
 std::size_t output_begin(const Operation& o, std::size_t sequence, std::size_t head) {
   return (sequence * o.context * o.heads + head) * o.head_size;
 }
 
-/// Queries `first` to `first` + `count` against all keys up to their own.
+/// Queries `first` to `first` + `count` with all keys up to their own.
 struct Block {
   std::size_t first;
   std::size_t count;
@@ -89,7 +89,7 @@ void attend(const Head<Real>& head, Real* output, Real* log_sums, std::vector<Re
   }
 }
 
-/// What the backward pass of a head reads beside its inputs, and what it adds to.
+/// Further arrays of a head's backward pass, read and accumulated.
 template <typename Real>
 struct HeadGradients {
   const Real* output;
@@ -100,8 +100,8 @@ struct HeadGradients {
   Real* values;
 };
 
-/// weights = softmax(scores), found again; slopes, the gradient by the weights, become the gradient
-/// by the scaled scores.
+/// Recomputes weights = softmax(scores); replaces slopes, the gradient of the weights, by the
+/// gradient of the scaled scores.
 template <typename Real>
 void differentiate_softmax(const Head<Real>& head, const HeadGradients<Real>& gradients,
                            Block block, Real* weights, Real* slopes) {

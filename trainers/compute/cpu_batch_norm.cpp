@@ -1,5 +1,5 @@
-// Batch normalisation: columns over the rows of a batch, row by row, so that the columns of a row
-// are taken together.
+// Batch normalisation over the rows of a batch. Loops process a row at a time, for contiguous
+// access.
 #include "trainers/compute/cpu_kernels.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace trainer::cpu {
 
 namespace {
 
-/// The mean of each column, and the mean of the squares of what is left then.
+/// Computes the mean of each column, and the mean of the squared deviations.
 template <typename Real>
 void measure(const BatchNorm& o, Real* mean, Real* variance) {
   const Real* input = values_of<Real>(o.input);
@@ -83,7 +83,7 @@ void compute(const BatchNormBackward& o) {
       sum_along[i] += gradient[i] * ((input[i] - mean[i]) * inverse[i]);
     }
   }
-  // Kept apart from the sums of earlier passes, which input_gradient must not see.
+  // Separate from the sums of earlier passes, which input_gradient must not include.
   for (std::size_t i = 0; i < o.columns; ++i) {
     values_of<Real>(o.shift_gradient)[i] += sum[i];
     values_of<Real>(o.scale_gradient)[i] += sum_along[i];

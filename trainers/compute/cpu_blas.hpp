@@ -1,4 +1,4 @@
-// OpenBLAS for both types under one name.
+// Overloads of OpenBLAS for both types.
 #pragma once
 
 #include <cblas.h>
@@ -7,7 +7,7 @@
 
 namespace trainer::cpu {
 
-/// A matrix within a larger one: rows lie `stride` elements apart.
+/// A matrix within a larger one; rows are `stride` elements apart.
 template <typename Real>
 struct Factor {
   const Real* data;

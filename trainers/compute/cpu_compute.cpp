@@ -21,7 +21,7 @@ using ddprun::DataType;
 using ddprun::Errc;
 using ddprun::Error;
 
-/// Nothing is saved by knowing beforehand.
+/// Runs the work again: recording has no benefit on the CPU.
 class Repetition : public Recording {
  public:
   explicit Repetition(std::function<void()> work) : work_(std::move(work)) {}
@@ -104,11 +104,10 @@ class CpuCompute : public Compute {
   }
 
   int threads_;
-  std::pair<DataType, double> peak_ = {DataType::float32, 0};  ///< what has been measured last
+  std::pair<DataType, double> peak_ = {DataType::float32, 0};  ///< last measurement
 };
 
-/// No table knows how fast this machine's cores are just now: a matrix product in the cache shows
-/// it.
+/// Measures a matrix product in the cache, since the speed of the cores is not known otherwise.
 double CpuCompute::peak_flops(DataType type) {
   if (!supports(type)) return 0;
   if (peak_.first == type && peak_.second > 0) return peak_.second;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kCubic = 0.044715;
 
-/// tanh's part of GELU.
+/// Argument of tanh in GELU.
 template <typename Real>
 Real bend(Real x) {
   const auto factor = static_cast<Real>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi);

@@ -1,5 +1,5 @@
-// The operations on memory of the CPU, for Real = float and double. The arrays have been checked.
-// Any thread may call, each on arrays of its own.
+// Operations on CPU memory, for Real = float and double. Arrays must have been checked. Any thread
+// may call, on separate arrays.
 #pragma once
 
 #include "trainers/compute/operations.hpp"
@@ -48,11 +48,11 @@ template <typename Real>
 void compute(const AdamW& operation);
 template <typename Real>
 void compute(const Sgd& operation);
-/// From Real to the output's type.
+/// Converts from Real to the output's type.
 template <typename Real>
 void compute(const Convert& operation);
 
-/// The content of an array.
+/// Returns the elements of an array.
 template <typename Real>
 Real* values_of(const Buffer& buffer) {
   return static_cast<Real*>(buffer.data);

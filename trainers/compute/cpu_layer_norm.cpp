@@ -47,8 +47,8 @@ void compute(const LayerNormBackward& o) {
     const Real mean = values_of<Real>(o.mean)[row];
     const Real inverse = values_of<Real>(o.inverse_deviation)[row];
     const auto normal = [=](std::size_t i) { return (input[i] - mean) * inverse; };
-    // The gradient by the normalised values, less its mean and its part along these values, which
-    // normalisation takes out.
+    // Gradient of the normalised values, minus its mean and its projection on these values, which
+    // normalisation removes.
     const Real mean_gradient =
         sum<Real>(o.channels, [=](std::size_t i) { return gradient[i] * weight[i]; }) / channels;
     const Real along =

@@ -1,5 +1,4 @@
-// Loops that a compiler turns into vector instructions without being allowed to reorder sums, and
-// functions that it can use in them.
+// Loops that compilers vectorise without reordering sums, and functions for use in them.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +9,8 @@
 
 namespace trainer::cpu {
 
-/// So many sums are formed side by side, item i in sum i % kLanes; then they are added up in order.
-/// The widest vectors of x86 hold 16 floats.
+/// Number of partial sums: item i is added to sum i % kLanes, then the sums are added in order. The
+/// widest x86 vectors have 16 floats.
 inline constexpr std::size_t kLanes = 16;
 
 /// combine(... combine(start, term(0)) ..., term(count - 1)), regrouped by lanes.
@@ -31,14 +30,14 @@ Value fold(Value start, std::size_t count, const Combine& combine, const Term& t
   return result;
 }
 
-/// The sum of term(i) for i below `count`.
+/// Returns the sum of term(i) for i below `count`.
 template <typename Real, typename Term>
 Real sum(std::size_t count, const Term& term) {
   return fold(
       Real{0}, count, [](Real left, Real right) { return left + right; }, term);
 }
 
-/// The largest of `count` values, of which there must be one.
+/// Returns the maximum of `count` values, at least one.
 template <typename Real>
 Real largest(const Real* values, std::size_t count) {
   return fold(
@@ -46,15 +45,15 @@ Real largest(const Real* values, std::size_t count) {
       [values](std::size_t i) { return values[i]; });
 }
 
-/// e^x, to the last bit or the one before it: for double the library's, for float a polynomial
-/// within half a binary digit around 0, so that it can be computed for many at once. Below -87 the
-/// result is about 1e-38, above 88 about 1e38.
+/// e^x within one unit in the last place: for double from the library, for float by argument
+/// reduction and a polynomial, which vectorises. Below -87 the result is about 1e-38, above 88
+/// about 1e38.
 inline double exponential(double x) {
   return std::exp(x);
 }
 
 inline float exponential(float x) {
-  constexpr float kRounder = 0x1.8p23F;  // adding it leaves no binary places behind the point
+  constexpr float kRounder = 0x1.8p23F;  // adding it rounds to an integer
   constexpr float kLog2High = 0x1.62e4p-1F;
   constexpr float kLog2Low = 1.4286068e-6F;
   x = x < -87.0F ? -87.0F : x;
@@ -62,7 +61,7 @@ inline float exponential(float x) {
   const float shifted = x * 1.44269504F + kRounder;
   const float exponent = shifted - kRounder;
   const float rest = (x - exponent * kLog2High) - exponent * kLog2Low;
-  // The Taylor series of e^rest; the next term is below 2^-25 for |rest| < 0.35.
+  // Taylor series of e^rest; the next term is below 2^-25 for |rest| < 0.35.
   float power = 1.0F / 5040;
   power = power * rest + 1.0F / 720;
   power = power * rest + 1.0F / 120;
@@ -71,13 +70,13 @@ inline float exponential(float x) {
   power = power * rest + 0.5F;
   power = power * rest + 1.0F;
   power = power * rest + 1.0F;
-  // The low bits of `shifted` are the exponent as an integer; moved to a float's exponent they
-  // multiply by a power of two.
+  // The low bits of `shifted` are the exponent as an integer; shifted to a float's exponent field
+  // they multiply by a power of two.
   const std::uint32_t scale = std::bit_cast<std::uint32_t>(shifted) << 23U;
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(power) + scale);
 }
 
-/// The hyperbolic tangent, with an absolute error of about the last bit of 1.
+/// Hyperbolic tangent, with an absolute error of about one unit in the last place of 1.
 template <typename Real>
 Real tangent(Real x) {
   return Real{1} - Real{2} / (exponential(2 * x) + Real{1});

@@ -1,4 +1,4 @@
-// Where tokens go in and come out.
+// Operations on tokens: embeddings and cross-entropy.
 #include "trainers/compute/cpu_kernels.hpp"
 #include "trainers/compute/cpu_math.hpp"
 

@@ -11,7 +11,7 @@ namespace {
 
 using ddprun::DataType;
 
-/// What an array of an operation must be.
+/// Required type of an operation's array.
 enum class Kind {
   activation,       ///< of the operation's type
   weight_gradient,  ///< of the operation's type, or float32 beside bfloat16

@@ -1,5 +1,5 @@
-// Whether the arrays of an operation are there, large enough and of fitting types: what every
-// implementation of Compute asks before it does anything. Pure; any thread may call.
+// Checks that the arrays of an operation exist, are large enough and have valid types, for all
+// implementations of Compute. Pure; any thread may call.
 #pragma once
 
 #include "trainers/compute/operations.hpp"
@@ -32,7 +32,7 @@ void check(const AdamW& operation, ddprun::Device device);
 void check(const Sgd& operation, ddprun::Device device);
 void check(const Convert& operation, ddprun::Device device);
 
-/// Throws Error{Errc::usage} unless the program's memory of so many bytes is as large as `buffer`.
+/// Throws Error{Errc::usage} unless `bytes` equals the size of `buffer`.
 void refuse_other_size(const char* what, std::size_t bytes, const Buffer& buffer);
 
 }  // namespace trainer

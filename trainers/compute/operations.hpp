@@ -1,19 +1,16 @@
-// The operations of GPT-2 and of small networks as plain values: which arrays, and how they are
-// shaped. Arrays are
-// row-major and without gaps; shapes stand in brackets, outermost dimension first. What an
-// operation reads and what it writes must not overlap unless it says so. Who carries them out:
-// compute.hpp.
+// Operations of GPT-2 and of small networks as plain values: arrays and their shapes. Arrays are
+// row-major and without gaps; shapes are in brackets, outermost dimension first. Inputs and outputs
+// must not overlap unless stated otherwise. compute.hpp runs the operations.
 //
 // Types. All arrays of an operation have one type, its activations': float32, bfloat16 or float64
 // (see Compute::supports), with these exceptions:
-// - Statistics (mean, inverse_deviation, log_sum, running values), losses, what a regression aims
-//   at and the optimizer's arrays are float32; float64 if the activations are.
+// - Statistics (mean, inverse_deviation, log_sum, running values), losses, targets of regressions
+//   and the optimizer's arrays are float32; float64 if the activations are.
 // - The gradient of a weight has the weight's type, or it is float32 where that is bfloat16.
 // - Tokens and targets are int32. Sums over a whole array end in one float64.
-// bfloat16 values are computed with in float32 and rounded once to the nearest when they are
-// stored.
+// bfloat16 values are converted to float32 for computation, and rounded once when they are stored.
 //
-// "Adds to" means that what the array held before counts; "writes" means that it does not.
+// "Added to" means that results are accumulated; "written" means that they replace the content.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -39,7 +36,7 @@ struct MatrixProduct {
   bool adds = false;  ///< the result may then be float32 beside bfloat16 factors
 };
 
-/// The gradient of a bias: adds the sum over the rows to `result`.
+/// Gradient of a bias: adds the sum over the rows to `result`.
 struct SumOfRows {
   Buffer values;  ///< [rows, columns]
   Buffer result;  ///< [columns]
@@ -49,7 +46,7 @@ struct SumOfRows {
 
 /// output[r] = token_table[tokens[r]] + position_table[r % context].
 struct Embedding {
-  Buffer tokens;          ///< [rows] int32, each within 0..vocabulary-1: the caller has seen to it
+  Buffer tokens;          ///< [rows] int32, each within 0..vocabulary-1; not checked
   Buffer token_table;     ///< [vocabulary, channels]
   Buffer position_table;  ///< [at least context, channels]
   Buffer output;          ///< [rows, channels], written
@@ -70,7 +67,7 @@ struct EmbeddingBackward {
 
 /// output[r] = the sum of table[t] over the `bag` tokens t of row r.
 struct EmbeddingBag {
-  Buffer tokens;  ///< [rows, bag] int32, each within the table: the caller has seen to it
+  Buffer tokens;  ///< [rows, bag] int32, each within the table; not checked
   Buffer table;   ///< [vocabulary, channels]
   Buffer output;  ///< [rows, channels], written
   std::size_t rows = 0;
@@ -108,26 +105,26 @@ struct LayerNorm {
 inline constexpr double kLayerNormEpsilon = 1e-5;
 
 struct LayerNormBackward {
-  Buffer input;              ///< [rows, channels]: what was normalised, so the sum if there was one
-  Buffer weight;             ///< [channels]
-  Buffer mean;               ///< [rows]
+  Buffer input;   ///< [rows, channels]: the normalised array, so the sum if there was an addend
+  Buffer weight;  ///< [channels]
+  Buffer mean;    ///< [rows]
   Buffer inverse_deviation;  ///< [rows]
   Buffer output_gradient;    ///< [rows, channels]
-  Buffer input_gradient;     ///< [rows, channels], added to: the residual path is there already
-  Buffer weight_gradient;    ///< [channels], added to
-  Buffer bias_gradient;      ///< [channels], added to
+  Buffer input_gradient;   ///< [rows, channels], added to: it contains the residual path's gradient
+  Buffer weight_gradient;  ///< [channels], added to
+  Buffer bias_gradient;    ///< [channels], added to
   std::size_t rows = 0;
   std::size_t channels = 0;
 };
 
 /// Causal self-attention: softmax(query * transposed(key) / sqrt(head size)) * value for each head
-/// of each sequence, where a token sees itself and those before it. Row r of `projections` has the
-/// queries of all heads, then the keys, then the values, each [heads, head size].
+/// of each sequence, where a token attends to itself and earlier ones. Row r of `projections` has
+/// the queries of all heads, then the keys, then the values, each [heads, head size].
 struct Attention {
   Buffer projections;  ///< [sequences, context, 3, heads, head size]
   Buffer output;       ///< [sequences, context, heads, head size], written
-  /// [sequences, heads, context] statistics, written: the logarithm of the sum of the exponentials
-  /// of each query's scaled scores, from which a backward pass finds the weights again.
+  /// [sequences, heads, context] statistics, written: log of the sum of exponentials of each
+  /// query's scaled scores, from which the backward pass recomputes the weights.
   Buffer log_sum;
   std::size_t sequences = 0;
   std::size_t context = 0;
@@ -175,9 +172,9 @@ struct BatchNorm {
   Buffer running_variance;   ///< [columns] statistics
   std::size_t rows = 0;
   std::size_t columns = 0;
-  /// The batch's own mean and variance count, and the running ones move towards them by
-  /// kBatchNormMomentum, the variance of `rows` - 1 values there; a batch of less than two rows
-  /// leaves them alone. Otherwise the running ones count.
+  /// Uses the batch's mean and variance, and updates the running ones with kBatchNormMomentum
+  /// (variance with divisor `rows` - 1; not for fewer than two rows). Otherwise uses the running
+  /// ones.
   bool trains = false;
 };
 
@@ -185,7 +182,7 @@ struct BatchNorm {
 inline constexpr double kBatchNormEpsilon = 1e-5;
 inline constexpr double kBatchNormMomentum = 0.1;
 
-/// Of a BatchNorm that trained. With y the normalised input and d for "gradient by":
+/// Backward pass of a BatchNorm with `trains`. With y the normalised input and d for gradient:
 /// dinput = scale * inverse_deviation * (doutput - (sum(doutput) + y * sum(doutput * y)) / rows).
 struct BatchNormBackward {
   Buffer input;              ///< [rows, columns]
@@ -205,7 +202,7 @@ enum class ActivationFunction : std::uint8_t {
   sigmoid,  ///< 1 / (1 + e^-x)
 };
 
-/// output = function(input). Those whose slope follows from their value.
+/// output = function(input), for functions whose derivative follows from their value.
 struct Activation {
   ActivationFunction function = ActivationFunction::relu;
   Buffer input;   ///< [elements]
@@ -221,24 +218,23 @@ struct ActivationBackward {
   std::size_t elements = 0;
 };
 
-/// Softmax and cross-entropy in one, forward and backward. Writes to `losses` how surprising each
-/// row's target is, -log(softmax(row)[target]), and puts in place of the logits
-/// gradient_scale * d(sum of the losses)/d(logits). Columns from `classes` on are padding: they
-/// take no part, and their gradient is 0.
+/// Softmax and cross-entropy, forward and backward. Writes -log(softmax(row)[target]) of each row
+/// to `losses`, and replaces the logits by gradient_scale * d(sum of the losses)/d(logits). Columns
+/// from `classes` on are padding: they are ignored, and their gradient is 0.
 struct CrossEntropy {
   Buffer logits;   ///< [rows, columns], replaced by their gradient unless gradient_scale is 0
-  Buffer targets;  ///< [rows] int32, each within 0..classes-1: the caller has seen to it
+  Buffer targets;  ///< [rows] int32, each within 0..classes-1; not checked
   Buffer losses;   ///< [rows] as statistics, written
   std::size_t rows = 0;
   std::size_t columns = 0;
   std::size_t classes = 0;
-  /// Usually 1 / (tokens of all workers in the step). With 0, for evaluation, the logits' content
-  /// is unspecified afterwards.
+  /// Usually 1 / (tokens of all workers in the step). With 0, for evaluation, logits are
+  /// unspecified afterwards.
   double gradient_scale = 0;
 };
 
-/// The mean over the columns of the squared distance from what is aimed at, forward and backward.
-/// Puts in place of the output gradient_scale * d(sum of the losses)/d(output).
+/// Mean over the columns of the squared error, forward and backward. Replaces the output by
+/// gradient_scale * d(sum of the losses)/d(output).
 struct MeanSquaredError {
   Buffer output;   ///< [rows, columns], replaced by its gradient unless gradient_scale is 0
   Buffer targets;  ///< [rows, columns] as statistics
@@ -248,7 +244,7 @@ struct MeanSquaredError {
   double gradient_scale = 0;  ///< as in CrossEntropy
 };
 
-/// Adds the sum of the values, or of their squares, to a total that stays on the device.
+/// Adds the sum of the values, or of their squares, to a total on the device.
 struct AddSum {
   Buffer values;  ///< [elements] of any float type
   Buffer total;   ///< [1] float64
@@ -256,7 +252,7 @@ struct AddSum {
   bool squares = false;
 };
 
-/// What of AdamW is another in each step.
+/// Step-dependent values of AdamW.
 struct AdamWPace {
   double learning_rate = 0;
   double rate = 0;                ///< learning_rate / (1 - beta1^step)

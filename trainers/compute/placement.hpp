@@ -1,4 +1,4 @@
-// Where a worker computes and what its process group is to be, from its options.
+// Device and backend of a worker from its options.
 #pragma once
 
 #include "trainers/compute/compute.hpp"
@@ -9,12 +9,12 @@
 
 namespace trainer {
 
-/// `device` is cpu, where `threads` count, or cuda: the GPU with the worker's local rank.
+/// `device`: cpu, with `threads` threads, or cuda, the GPU with the worker's local rank.
 std::unique_ptr<Compute> make_compute(const std::string& device, int threads,
                                       const ddprun::WorkerEnv& env);
 
-/// The backend that is wanted, or for auto on a GPU the one that reaches its memory, also of one
-/// worker alone.
+/// Returns the requested backend; for auto on a GPU one that supports device memory, even for a
+/// single worker.
 std::string backend_for(const std::string& device, const std::string& wanted);
 
 }  // namespace trainer

@@ -13,8 +13,8 @@ namespace {
 
 using ddprun::Checkpoint;
 
-/// A checkpoint on its way: the sections one after another, and an index that says which is how
-/// long. An empty index means that there is no checkpoint.
+/// A checkpoint for transfer: the concatenated sections, and an index with their sizes. An empty
+/// index means that there is no checkpoint.
 struct Parcel {
   std::string index;
   std::vector<std::byte> content;
@@ -35,7 +35,7 @@ Checkpoint unpack(const Parcel& parcel) {
   const auto index = nlohmann::json::parse(parcel.index);
   Checkpoint checkpoint = {.step = index.at("step"), .sections = {}};
   auto position = parcel.content.begin();
-  // In the order in which they were packed: both maps are sorted by name.
+  // In the order of packing: both maps are sorted by name.
   for (const auto& [name, size] : index.at("sizes").items()) {
     const auto end = position + size.get<std::ptrdiff_t>();
     checkpoint.sections[name].assign(position, end);

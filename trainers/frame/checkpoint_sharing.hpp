@@ -1,5 +1,5 @@
-// One worker's checkpoint on all workers, so that all resume from the same step and only one of
-// them needs the folder.
+// Sends one worker's checkpoint to all workers, so that all resume from the same step and only one
+// of them needs access to the directory.
 #pragma once
 
 #include <ddprun/checkpoint.hpp>
@@ -9,8 +9,8 @@
 
 namespace trainer {
 
-/// Rank 0's checkpoint, or its lack, on every rank; `own` counts on rank 0 only. All ranks must
-/// call it. Blocks.
+/// Returns rank 0's checkpoint, if any, on every rank; other ranks' `own` is ignored. A collective,
+/// which blocks.
 std::optional<ddprun::Checkpoint> share_checkpoint(ddprun::ProcessGroup& group,
                                                    std::optional<ddprun::Checkpoint> own);
 

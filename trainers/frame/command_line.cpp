@@ -29,8 +29,8 @@ std::string with_underscores(std::string argument) {
   return argument;
 }
 
-/// A terminal's, or COLUMNS as a shell may say where the output goes elsewhere; at most
-/// kHelpColumns, at least room for an option and some words beside it.
+/// Returns the width of the terminal, or COLUMNS if the output is not a terminal; at most
+/// kHelpColumns, and at least enough for an option and a few words.
 std::size_t help_columns() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
@@ -43,7 +43,7 @@ std::size_t help_columns() {
   return std::clamp(std::size_t{size.ws_col}, kHelpColumnsMin, kHelpColumns);
 }
 
-/// The words of `text` in lines of at most `columns`, which begin at column `indent`.
+/// Wraps `text` to lines of at most `columns` columns, with an indentation of `indent`.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t columns) {
   std::istringstream words(text);
   std::string result;
@@ -61,7 +61,7 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t col
   return result;
 }
 
-/// CLI11 2.6 ends lines of the description with a space.
+/// CLI11 2.6 adds a space to lines of the description.
 std::string without_trailing_spaces(const std::string& text) {
   std::istringstream lines(text);
   std::string result;
@@ -71,7 +71,7 @@ std::string without_trailing_spaces(const std::string& text) {
   return result;
 }
 
-/// Lines that fit into a terminal, without the ranges of numbers, which errors name.
+/// Wraps lines to the terminal, and omits the ranges of numbers, which errors contain.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_description(const CLI::App* app) const override {
@@ -98,7 +98,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-/// What is wrong in the file of options, whose name CLI11 leaves out.
+/// Returns the error in the options file with the file's name, which CLI11 omits.
 std::string describe(const CLI::App& app, const CLI::ConfigError& error) {
   const std::string unknown = "INI was not able to parse ";
   const std::string what = error.what();
@@ -110,7 +110,7 @@ std::string where_to_look(const CLI::App& app) {
   return " (" + app.get_name() + " --help lists the options)";
 }
 
-/// CLI11 names them from the last to the first.
+/// CLI11 lists unexpected arguments in reverse order.
 std::string describe_unexpected(const CLI::App& app) {
   std::string list;
   const auto extras = app.remaining();
@@ -119,7 +119,7 @@ std::string describe_unexpected(const CLI::App& app) {
          where_to_look(app);
 }
 
-/// `type` is what the help calls it, `kind` what an error does.
+/// `type`: name in the help; `kind`: name in errors.
 template <typename Number>
 CLI::Validator range(const std::string& type, const std::string& kind, Number least, Number most) {
   const std::string bounds = CLI::detail::to_string(least) + " to " + CLI::detail::to_string(most);
@@ -148,7 +148,7 @@ std::string parse(CLI::App& app, int argc, const char* const* argv) {
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.formatter(std::make_shared<HelpFormatter>());
 
-  // CLI11 takes them from the back.
+  // CLI11 expects arguments in reverse order.
   std::vector<std::string> arguments;
   for (int i = argc - 1; i > 0; --i) arguments.push_back(with_underscores(argv[i]));
   try {

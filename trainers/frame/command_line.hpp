@@ -1,5 +1,5 @@
-// The habits of the trainers' command lines: options spelled with dashes or underscores, a file of
-// options, and errors that say where the list is.
+// Common behaviour of the trainers' command lines: options with dashes or underscores, an options
+// file, and errors that refer to the help.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ class Validator;
 
 namespace trainer {
 
-/// A number from `least` to `most`, and a whole one. Unlike CLI::Range they say of a word that it
-/// is no number.
+/// Validators for a number, or an integer, from `least` to `most`. Unlike CLI::Range, they report
+/// other text as "not a number".
 CLI::Validator between(double least, double most);
 CLI::Validator whole(std::int64_t least, std::int64_t most);
 
-/// Adds --config and parses. Returns the help if that was asked for, otherwise nothing. Throws
-/// Error{Errc::usage} saying what is wrong: an unknown option, a bad value.
+/// Adds --config and parses. Returns the help if it was requested, otherwise an empty string.
+/// Throws Error{Errc::usage} for unknown options and invalid values.
 std::string parse(CLI::App& app, int argc, const char* const* argv);
 
 }  // namespace trainer

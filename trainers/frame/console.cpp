@@ -37,7 +37,7 @@ std::string progress_bar(const BarState& state, std::size_t width) {
   const std::size_t text = left.size() + count.size() + loss.size();
   if (text > width) return (left + count).substr(0, width);
   constexpr std::size_t kFrame = 3;     // " [" and "]"
-  constexpr std::size_t kSmallest = 5;  // a shorter bar says nothing
+  constexpr std::size_t kSmallest = 5;  // a shorter bar is useless
   constexpr std::size_t kLargest = 60;
   std::string bar;
   if (text + kFrame + kSmallest <= width) {
@@ -74,11 +74,11 @@ void Console::check() const {
 }
 
 void Console::bar(const BarState& state) {
-  constexpr std::int64_t kRedrawMilliseconds = 100;  // as fast as an eye follows
+  constexpr std::int64_t kRedrawMilliseconds = 100;  // milliseconds between redraws
   if (quiet_ || !is_terminal_) return;
   const std::int64_t now = now_milliseconds();
   if (has_bar_ && now - drawn_milliseconds_ < kRedrawMilliseconds) return;
-  // The last column stays free: some terminals wrap as soon as it is used.
+  // Some terminals wrap when the last column is used.
   const std::string text = progress_bar(state, terminal_width() - 1);
   std::printf("\r\x1b[K%s", text.c_str());
   std::fflush(stdout);

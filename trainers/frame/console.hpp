@@ -1,5 +1,5 @@
-// What the trainer shows a person: lines, and between them a progress bar if standard output is a
-// terminal. Only one worker of a run speaks.
+// Output of the trainer: lines, and a progress bar if standard output is a terminal. Only one
+// worker of a run prints.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@ namespace trainer {
 struct BarState {
   std::int64_t epoch = 0;  ///< from 0
   std::int64_t epochs = 0;
-  std::int64_t step = 0;  ///< of this epoch, done
+  std::int64_t step = 0;  ///< completed steps of this epoch
   std::int64_t steps = 0;
   double loss = 0;
 };
 
-/// "epoch 2/5 [#####     ] 118/235 loss 0.4321", at most `width` columns: what does not fit is left
-/// out, the bar first.
+/// "epoch 2/5 [#####     ] 118/235 loss 0.4321", at most `width` columns: parts that do not fit are
+/// omitted, the bar first.
 std::string progress_bar(const BarState& state, std::size_t width);
 
 /// "epoch 2/5: loss 0.4321 after 118 of 235 steps".
@@ -29,16 +29,17 @@ class Console {
   explicit Console(bool quiet);
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
-  /// Removes a bar that is still there.
+  /// Removes the bar.
   ~Console();
 
   void line(const std::string& text);
 
-  /// Throws Error{Errc::system} if a line could not be written. Not at once: nobody wants to lose a
-  /// training for it.
+  /// Throws Error{Errc::system} if a line could not be written. Deferred, so that a failed write
+  /// does not end the training.
   void check() const;
 
-  /// Draws the bar anew, at most ten times a second. Nothing unless standard output is a terminal.
+  /// Redraws the bar, at most ten times per second. Does nothing unless standard output is a
+  /// terminal.
   void bar(const BarState& state);
 
  private:
@@ -47,8 +48,8 @@ class Console {
   bool quiet_;
   bool is_terminal_;
   bool has_bar_ = false;
-  int error_ = 0;                        ///< errno of the first line that could not be written
-  std::int64_t drawn_milliseconds_ = 0;  ///< steady clock, of the last drawing
+  int error_ = 0;                        ///< errno of the first failed write; 0 if none
+  std::int64_t drawn_milliseconds_ = 0;  ///< time of the last drawing, steady clock
 };
 
 }  // namespace trainer

@@ -1,5 +1,5 @@
-// A file of JSON objects, one to a line. A line is written at once and whole, so that a worker that
-// is killed leaves a readable file.
+// A file of JSON objects, one per line. A line is written by one call, so that the file stays
+// readable if the worker is killed.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,11 +11,11 @@ namespace trainer {
 class JsonLines {
  public:
   enum class Start {
-    empty,   ///< what an earlier run wrote is gone
-    append,  ///< what this run wrote before it was restarted stays
+    empty,   ///< discards the lines of an earlier run
+    append,  ///< keeps the lines from before a restart
   };
 
-  /// With an empty path nothing is written. Throws Error{Errc::usage} if the file cannot be opened.
+  /// An empty path disables writing. Throws Error{Errc::usage} if the file cannot be opened.
   JsonLines(std::filesystem::path path, Start start);
   JsonLines(const JsonLines&) = delete;
   JsonLines& operator=(const JsonLines&) = delete;
@@ -23,7 +23,7 @@ class JsonLines {
 
   bool is_open() const { return descriptor_ >= 0; }
 
-  /// Throws Error{Errc::system} naming the file, e.g. when the disk is full.
+  /// Throws Error{Errc::system} with the file's name, e.g. if the disk is full.
   void write(const nlohmann::ordered_json& line);
 
  private:

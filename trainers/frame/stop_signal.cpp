@@ -4,7 +4,7 @@ namespace trainer {
 
 namespace {
 
-// The one global of the program: a signal handler can reach nothing else.
+// Global, since a signal handler has no user argument.
 volatile std::sig_atomic_t g_received = 0;
 
 void note_signal(int signal) {

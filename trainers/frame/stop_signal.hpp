@@ -1,5 +1,5 @@
-// A polite stop: SIGTERM and SIGINT only leave a note, and the training loop ends after the step
-// under way. A second signal ends the program as usual.
+// Graceful stop: SIGTERM and SIGINT set a flag, and the training loop ends after the current step.
+// A second signal has its default effect.
 #pragma once
 
 #include <csignal>
@@ -8,14 +8,14 @@ namespace trainer {
 
 class StopSignal {
  public:
-  /// Catches the signals from now on if `enabled`. At most one object at a time.
+  /// Catches the signals if `enabled`. At most one object at a time.
   explicit StopSignal(bool enabled);
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
-  /// Restores what the signals did before.
+  /// Restores the previous handlers.
   ~StopSignal();
 
-  /// The number of the signal that came to this worker, 0 if none did.
+  /// Returns the number of the received signal; 0 if none.
   int received() const;
 
  private:

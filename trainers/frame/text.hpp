@@ -6,7 +6,7 @@
 
 namespace trainer {
 
-/// At most 511 characters; more are cut off.
+/// Truncates to 511 characters.
 template <typename... Values>
 std::string format(const char* pattern, Values... values) {
   char text[512] = {};

@@ -1,6 +1,7 @@
-// Learns with LibTorch to which of three spirals a point belongs. Any number of workers, which may
-// be killed at any time: with --checkpoint_dir the run goes on where it was saved, uses each sample
-// once an epoch, and ends with the same parameters bit for bit if there are as many workers.
+// Trains a LibTorch model that classifies the points of three spirals, on any number of workers,
+// which may be killed at any time: with --checkpoint_dir the run resumes from the last checkpoint,
+// uses each sample once per epoch, and ends with bit for bit equal parameters for equal numbers of
+// workers.
 #include "trainers/frame/checkpoint_sharing.hpp"
 #include "trainers/frame/console.hpp"
 #include "trainers/frame/json_lines.hpp"
@@ -30,10 +31,10 @@ using ddprun::ProcessGroup;
 using torch::Tensor;
 
 constexpr std::int64_t kArms = 3;
-constexpr std::int64_t kDriftCheckSteps = 100;  // costs nothing for a model as small as this
+constexpr std::int64_t kDriftCheckSteps = 100;  // cheap for such a small model
 
-/// What was loaded, or that a directory is new: its name may have been mistyped.
-void tell_on_stderr(ddprun::LogLevel, std::string_view text) {
+/// Logs loaded checkpoints, and new directories, whose name may have been mistyped.
+void log_to_stderr(ddprun::LogLevel, std::string_view text) {
   std::fprintf(stderr, "libtorch_spirals: %.*s\n", static_cast<int>(text.size()), text.data());
 }
 
@@ -55,7 +56,7 @@ struct Spirals {
   Tensor arms;    ///< [samples] int64
 };
 
-/// Each arm is turned by a third of a circle, and makes a whole turn on its way outwards.
+/// Each arm is rotated by a third of a circle, and makes a full turn.
 Spirals make_spirals(const Options& options) {
   torch::manual_seed(static_cast<std::uint64_t>(options.seed));
   const Tensor arms = torch::arange(options.samples) % kArms;
@@ -77,7 +78,7 @@ ElasticSampler make_sampler(const Options& options, const ProcessGroup& group) {
                         group.size(), group.rank());
 }
 
-/// FNV-1a over the parameters' bytes: equal if all bits are.
+/// FNV-1a over the parameters' bytes.
 std::uint64_t hash_of(const Net& net) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const auto& parameter : net->parameters()) {
@@ -128,13 +129,13 @@ class Training {
   double loss_ = 0;
 };
 
-/// All go on from what rank 0 has saved.
+/// Resumes all ranks from rank 0's checkpoint.
 void Training::resume() {
   if (options_.checkpoint_dir.empty()) return;
   std::optional<ddprun::Checkpoint> newest;
   if (speaks()) {
     checkpoints_.emplace(options_.checkpoint_dir,
-                         ddprun::CheckpointDirectory::Options{.log = tell_on_stderr});
+                         ddprun::CheckpointDirectory::Options{.log = log_to_stderr});
     checkpoints_->claim();
     newest = checkpoints_->load_newest();
   }

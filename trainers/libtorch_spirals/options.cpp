@@ -36,7 +36,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       ->check(whole(0, kSeedMax))
       ->capture_default_str();
   app.add_option("--checkpoint_dir", options.checkpoint_dir,
-                 "save there, and go on from the newest that is there")
+                 "write checkpoints there, and resume from the newest one")
       ->type_name("DIR");
   app.add_option("--checkpoint_every", options.checkpoint_every, "steps between two checkpoints")
       ->check(count)

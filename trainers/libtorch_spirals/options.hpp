@@ -1,4 +1,4 @@
-// What libtorch_spirals is told on its command line.
+// The command line of libtorch_spirals.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@ namespace trainer::spirals {
 struct Options {
   std::int64_t epochs = 20;
   std::int64_t samples = 3000;
-  std::int64_t global_batch_size = 60;  ///< samples of all workers in a step
+  std::int64_t global_batch_size = 60;  ///< samples of a step over all workers
   double lr = 0.01;
   std::int64_t seed = 1;
-  std::string checkpoint_dir;  ///< empty: none are written
+  std::string checkpoint_dir;  ///< empty: no checkpoints
   std::int64_t checkpoint_every = 50;
-  std::string metrics;  ///< empty: none
+  std::string metrics;  ///< empty: no metrics
 };
 
 struct CommandLine {
   Options options;
-  std::string help;  ///< if that was asked for
+  std::string help;  ///< help text to print; empty if not requested
 };
 
-/// Throws Error{Errc::usage} saying what is wrong.
+/// Throws Error{Errc::usage} for invalid options.
 CommandLine parse_command_line(int argc, const char* const* argv);
 
 }  // namespace trainer::spirals

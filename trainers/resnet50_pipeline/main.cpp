@@ -1,5 +1,4 @@
-// Trains a ResNet-50 whose halves are workers of their own: what a pipeline costs and brings,
-// compared with the whole model on each worker.
+// Trains a ResNet-50 as one stage per worker or as two pipeline stages, to compare their cost.
 #include "trainers/frame/console.hpp"
 #include "trainers/frame/json_lines.hpp"
 #include "trainers/frame/text.hpp"
@@ -39,8 +38,8 @@ std::string counted(std::int64_t count, const char* thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
-/// Random images on the first stage, their random classes on the last: the same whichever worker
-/// makes them.
+/// Returns random images on the first stage and their random classes on the last, equal on all
+/// workers.
 PipelineBatch make_batch(const Options& options, const PipelinePlace& place, std::int64_t number) {
   PipelineBatch batch{.rows = options.batch_size, .input = {}, .target = {}};
   const auto seed =
@@ -57,7 +56,7 @@ PipelineBatch make_batch(const Options& options, const PipelinePlace& place, std
   return batch;
 }
 
-/// What the run says. It is the last stage of the first replica that knows the loss.
+/// Output of the run. Only the last stage of the first replica has the loss.
 class Report {
  public:
   Report(const Options& options, const PipelinePlace& place)
@@ -109,7 +108,7 @@ class Report {
   JsonLines metrics_;
 };
 
-/// Blocks until all workers are here.
+/// Blocks until all workers have connected.
 void train(ddprun::ProcessGroup& workers, const Options& options) {
   if (workers.size() % options.stages != 0) {
     const auto stages = std::to_string(options.stages);
@@ -140,7 +139,7 @@ void train(ddprun::ProcessGroup& workers, const Options& options) {
     };
     const Tensor loss = pipeline.train(batch, mean_squares);
     optimizer.step();
-    // The batch is done when the first stage, whose backward pass comes last, has done its step.
+    // The step ends when the first stage, whose backward pass is last, has updated its parameters.
     workers.barrier().wait();
     const double taken = seconds_since(start);
     seconds += taken;

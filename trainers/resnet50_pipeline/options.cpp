@@ -15,10 +15,10 @@ namespace {
 constexpr std::int64_t kCountMax = 1'000'000;
 constexpr std::int64_t kImageSizeMax = 4096;
 constexpr std::int64_t kSeedMax = 0xffff'ffff;
-// Of a side of an image to one of what layer4 makes of it.
+// Ratio of an image's side to that of layer4's output.
 constexpr std::int64_t kReduction = 32;
 
-/// A batch norm needs two values of each channel to have a variance.
+/// Batch norm needs at least two values per channel to compute a variance.
 void refuse_single_values(const Options& options) {
   const std::int64_t size = options.split_size == 0 ? options.batch_size : options.split_size;
   const std::int64_t rest = options.batch_size % size;

@@ -23,10 +23,10 @@ struct Options {
 
 struct CommandLine {
   Options options;
-  std::string help;  ///< what to print instead of training, if not empty
+  std::string help;  ///< help text to print; empty if not requested
 };
 
-/// Throws Error{Errc::usage} saying what is wrong.
+/// Throws Error{Errc::usage} for invalid options.
 CommandLine parse_command_line(int argc, const char* const* argv);
 
 }  // namespace trainer::resnet50

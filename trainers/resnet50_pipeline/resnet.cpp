@@ -10,7 +10,7 @@ namespace {
 using torch::Tensor;
 using torch::nn::Sequential;
 
-/// Channels that a bottleneck has for each of its narrow ones.
+/// Ratio of a bottleneck's output channels to its inner channels.
 constexpr std::int64_t kExpansion = 4;
 
 torch::nn::Conv2d convolution(std::int64_t from, std::int64_t to, std::int64_t kernel,
@@ -21,7 +21,7 @@ torch::nn::Conv2d convolution(std::int64_t from, std::int64_t to, std::int64_t k
   return made;
 }
 
-/// A 3x3 convolution between two 1x1, around which the input goes, too.
+/// A 3x3 convolution between two 1x1 ones, with a residual connection.
 struct BottleneckImpl : torch::nn::Module {
   BottleneckImpl(std::int64_t from, std::int64_t width, std::int64_t stride) {
     const std::int64_t to = width * kExpansion;
@@ -45,7 +45,7 @@ struct BottleneckImpl : torch::nn::Module {
 };
 TORCH_MODULE(Bottleneck);
 
-/// A layer of the paper's table. LibTorch does not nest Sequentials.
+/// Adds a layer of the paper's table. LibTorch does not nest Sequentials.
 void add_bottlenecks(Sequential& model, std::int64_t from, std::int64_t width, int count,
                      std::int64_t stride) {
   model->push_back(Bottleneck(from, width, stride));
@@ -73,7 +73,7 @@ void add_second_half(Sequential& model, std::int64_t classes) {
 
 Sequential make_stage(int stage, int stages, std::int64_t classes, std::uint64_t seed) {
   torch::manual_seed(seed);
-  // Both always, so that the second half's values follow upon the first one's.
+  // Always creates both, so that the random values of the second half do not depend on `stages`.
   Sequential first;
   Sequential second;
   add_first_half(first);

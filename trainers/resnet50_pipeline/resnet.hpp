@@ -8,9 +8,9 @@
 
 namespace trainer::resnet50 {
 
-/// Stage `stage` of `stages`, which is 1 or 2: from images [n, 3, side, side] to [n, 512, side / 8,
-/// side / 8] after layer2, and from there to scores [n, classes]. The values depend on `seed`
-/// alone, not on how the model is cut.
+/// Returns stage `stage` of `stages`, 1 or 2. The first of two maps images [n, 3, side, side] to
+/// [n, 512, side / 8, side / 8] after layer2; the second maps these to scores [n, classes]. The
+/// initial values depend on `seed` only, not on `stages`.
 torch::nn::Sequential make_stage(int stage, int stages, std::int64_t classes, std::uint64_t seed);
 
 }  // namespace trainer::resnet50

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 using ddprun::Deadline;
 using ddprun::LogLevel;
 
-/// Between two attempts once the training has ended.
+/// Interval of attempts after the end of the training.
 constexpr std::chrono::milliseconds kLastRetryInterval{250};
 /// Limit for the thread to end after its request is interrupted.
 constexpr std::chrono::milliseconds kInterruptTime{250};
@@ -203,7 +203,7 @@ class MlflowSender::SenderLoop {
     shared_->has_run = true;
   }
 
-  /// What to send now: points, or the status if there are none and the training has ended.
+  /// Data to send: points, or else the status once the training has ended.
   struct Work {
     Backlog::Batch batch;
     std::optional<End> end;

@@ -13,7 +13,7 @@ namespace {
 
 using Clock = ddprun::Deadline::Clock;
 
-/// Of the timeline, one below the other.
+/// Rows of the timeline.
 enum Row : std::uint8_t { kCollectives, kBuckets };
 
 double microseconds(Clock::duration duration) {
@@ -89,7 +89,7 @@ void CollectiveTrace::write(const ddprun::StepTimeline& timeline) {
 
 void CollectiveTrace::add(const nlohmann::ordered_json& event) {
   const std::lock_guard lock(mutex_);
-  // At once and whole: the last collectives of a worker that was killed are those that matter.
+  // Flushed at once, since the last collectives of a killed worker matter most.
   file_ << ",\n" + event.dump() << std::flush;
 }
 

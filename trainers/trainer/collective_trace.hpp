@@ -1,6 +1,6 @@
-// Writes every collective of a worker, and every bucket of gradients, to a file in Chrome's trace
-// format, for chrome://tracing or Perfetto. Times are microseconds of the machine's monotonic
-// clock, so that the files of the workers of one machine can be laid over each other.
+// Writes the collectives and gradient buckets of a worker to a file in Chrome's trace format, for
+// chrome://tracing or Perfetto. Times are microseconds of the monotonic clock, so that files of
+// workers of one machine can be merged.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -17,19 +17,19 @@ namespace trainer {
 
 class CollectiveTrace {
  public:
-  /// Rank 0 writes `path`; rank 3 "trace.rank3.json" if it is "trace.json". With an empty path
-  /// nothing is written. Throws Error{Errc::usage} if the file cannot be opened.
+  /// Rank 0 writes `path`; rank 3 writes "trace.rank3.json" if that is "trace.json". An empty path
+  /// disables writing. Throws Error{Errc::usage} if the file cannot be opened.
   CollectiveTrace(const std::filesystem::path& path, int rank);
 
-  /// For GroupOptions::on_collective; null if nothing is written. This object must outlive the
-  /// group.
+  /// Returns a function for GroupOptions::on_collective; null if writing is disabled. This object
+  /// must outlive the group.
   std::function<void(const ddprun::CollectiveRecord&)> recorder();
 
-  /// The buckets of a step, in a row of their own. Any thread.
+  /// Writes the buckets of a step in a separate row. Any thread.
   void write(const ddprun::StepTimeline& timeline);
 
-  /// Ends the file. Throws Error{Errc::system} if it could not be written. Call it when the group
-  /// is gone; without it the file lacks its last bracket, which the format allows.
+  /// Ends the file. Throws Error{Errc::system} if writing has failed. To be called after the group
+  /// has ended; without it, the file lacks the closing bracket, which the format allows.
   void close();
 
  private:

@@ -40,7 +40,7 @@ Dataset load_part(const std::filesystem::path& folder, const std::string& part) 
                                  " of sample " + std::to_string(largest - labels.values.begin()) +
                                  " is not below " + std::to_string(kClasses));
   }
-  // Mean and deviation of Fashion-MNIST's training pixels, taken as fractions of 255.
+  // Mean and standard deviation of Fashion-MNIST's training pixels as fractions of 255.
   constexpr float kMean = 0.2860F;
   constexpr float kDeviation = 0.3530F;
   return {.samples = images.dimensions[0],

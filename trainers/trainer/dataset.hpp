@@ -1,4 +1,4 @@
-// Data sets in memory and the batches that are taken from them.
+// In-memory data sets and batches.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace trainer {
 
-/// Inputs are kept as bytes, which is a quarter of the memory of floats and all the precision that
-/// pictures have; a batch turns them into value * scale + shift.
+/// Inputs are stored as bytes, the precision of images, in a quarter of the memory of floats; a
+/// batch converts them to value * scale + shift.
 struct Dataset {
   std::size_t samples = 0;
-  std::size_t features = 0;          ///< inputs of a sample
-  std::size_t outputs = 0;           ///< classes, or targets, of a sample
+  std::size_t features = 0;          ///< inputs per sample
+  std::size_t outputs = 0;           ///< classes or targets per sample
   std::vector<std::uint8_t> inputs;  ///< [samples, features]
   float scale = 1;
   float shift = 0;
@@ -21,21 +21,21 @@ struct Dataset {
   std::vector<float> targets;        ///< [samples, outputs], empty if there are labels
 };
 
-/// Shades of a pixel that tokens tell apart.
+/// Number of shades of a pixel in tokens.
 inline constexpr std::size_t kShades = 16;
 
 struct Batch {
-  bool as_tokens = false;  ///< the inputs are wanted as tokens
+  bool as_tokens = false;  ///< convert inputs to tokens
   std::size_t rows = 0;
   std::size_t features = 0;
   std::vector<float> inputs;  ///< [rows, features], unless as_tokens
-  /// [rows, features], if as_tokens: kShades for each pixel, so that a token is one shade of one.
+  /// [rows, features] if as_tokens: token = shade + kShades * pixel.
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> labels;  ///< [rows] if the data set has labels
   std::vector<float> targets;        ///< [rows, outputs]; of labels: 1 for the class, 0 elsewhere
 };
 
-/// Copies the samples with these indices. The batch's memory is reused.
+/// Copies the samples with these indices. Reuses the batch's memory.
 void gather(const Dataset& dataset, std::span<const std::int64_t> indices, Batch& batch);
 
 struct TrainAndTest {
@@ -43,8 +43,8 @@ struct TrainAndTest {
   Dataset test;
 };
 
-/// Fashion-MNIST, or another data set in MNIST's four files. Throws Error{Errc::usage} naming the
-/// file, and the command that installs the data if it is missing.
+/// Loads Fashion-MNIST, or another data set in MNIST's four files. Throws Error{Errc::usage} with
+/// the file's name, and with the command that installs the data if it is missing.
 TrainAndTest load_fashion_mnist(const std::filesystem::path& folder);
 
 struct RandomDataSpec {
@@ -52,11 +52,11 @@ struct RandomDataSpec {
   std::size_t test_samples = 512;
   std::size_t features = 0;
   std::size_t outputs = 0;
-  bool labels = false;  ///< classes drawn at random rather than targets within [0, 1)
+  bool labels = false;  ///< random classes instead of targets within [0, 1)
   std::uint64_t seed = 0;
 };
 
-/// Noise of the wanted shape, for trying things out: nothing can be learned from it.
+/// Returns noise of the given shape, for tests and benchmarks.
 TrainAndTest make_random_data(const RandomDataSpec& spec);
 
 }  // namespace trainer

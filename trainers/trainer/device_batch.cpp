@@ -9,7 +9,7 @@ using ddprun::DataType;
 
 namespace {
 
-/// In memory that is kept and grows.
+/// Reuses the array's memory, which grows as necessary.
 template <typename Element>
 Buffer copied_in(Compute& compute, std::vector<Element>& values, Array& memory) {
   const Buffer own = ddprun::as_buffer(values.data(), values.size());

@@ -1,4 +1,4 @@
-// A batch where a model can compute with it.
+// A batch in the memory of a model's device.
 #pragma once
 
 #include "trainers/trainer/dataset.hpp"
@@ -7,16 +7,16 @@
 
 namespace trainer {
 
-/// Copies of a batch on a device; on the CPU the batch itself, which is not copied.
+/// Copies of a batch on a device; on the CPU, views of the batch.
 class DeviceBatch {
  public:
   explicit DeviceBatch(const Places& places) : places_(places) {}
 
-  /// `batch` must stay as it is for as long as this is used.
+  /// `batch` must not change while this object is used.
   void load(Batch& batch);
 
-  Matrix inputs;   ///< [rows, features], of the place's type; or tokens, where embeddings are
-  Buffer labels;   ///< [rows] int32, if the data set has labels
+  Matrix inputs;   ///< [rows, features] in the place's type; with embeddings, tokens
+  Buffer labels;   ///< [rows] int32 if the data set has labels
   Buffer targets;  ///< [rows, outputs] float32
 
  private:

@@ -1,4 +1,4 @@
-// The first layer of a model that begins with an embedding, which may be elsewhere than the rest.
+// Embedding layer, the first layer of a model, possibly on another device than the rest.
 #pragma once
 
 #include "trainers/trainer/layers.hpp"
@@ -8,23 +8,23 @@
 
 namespace trainer {
 
-/// Carries matrices between two places by way of the program's memory.
+/// Copies matrices between two places through host memory.
 class Transfer {
  public:
-  /// Waits for the place that the matrix comes from. At least one of the two computes in float32.
+  /// Waits for the source's device. At least one of the two places computes in float32.
   void carry(const Matrix& matrix, const Place& from, Matrix& result, const Place& to);
 
  private:
   std::vector<float> values_;
-  Matrix exact_;  ///< in float32 at the place that computes in another type
+  Matrix exact_;  ///< float32 copy at the place that computes in another type
 };
 
-/// The sum of the table's rows for the tokens of a sample. Its input is [rows, tokens] int32, so it
-/// is a model's first layer.
+/// Sum of the table's rows of a sample's tokens. Its input is [rows, tokens] int32, so it must be a
+/// model's first layer.
 class EmbeddingLayer : public Layer {
  public:
-  /// Starts as a linear layer with `tokens` inputs does. The table and the tokens are in the
-  /// embedding's place, the output is where the rest is.
+  /// Initialised like a linear layer with `tokens` inputs. The table and the tokens are at the
+  /// embedding's place, the output at the place of the rest.
   EmbeddingLayer(const Places& places, std::size_t tokens, std::size_t vocabulary,
                  std::size_t channels, std::mt19937& random);
 
@@ -39,8 +39,8 @@ class EmbeddingLayer : public Layer {
   std::size_t channels_;
   Parameter table_;  ///< [vocabulary, channels]
   Transfer transfer_;
-  Matrix sums_;      ///< where the table is, if that is apart: the output
-  Matrix gradient_;  ///< and its gradient
+  Matrix sums_;      ///< output at the table's place, if that differs
+  Matrix gradient_;  ///< gradient of sums_
 };
 
 }  // namespace trainer

@@ -18,7 +18,7 @@ namespace {
 using ddprun::Errc;
 using ddprun::Error;
 
-/// zlib reads a file that is not compressed as it is.
+/// Reads gzip files; zlib also reads uncompressed files.
 class GzipReader {
  public:
   explicit GzipReader(const std::filesystem::path& path) : path_(path) {
@@ -27,12 +27,12 @@ class GzipReader {
     if (!file_) throw Error(Errc::usage, path.string() + ": " + std::strerror(errno));
   }
 
-  /// Reads at most `count` bytes; fewer only at the end of the file.
+  /// Reads `count` bytes, or fewer at the end of the file.
   std::size_t read(std::uint8_t* to, std::size_t count) {
     const int got = ::gzread(file_.get(), to, static_cast<unsigned>(count));
     int code = Z_OK;
     const char* text = ::gzerror(file_.get(), &code);
-    // A stream cut short delivers what there is and reports Z_BUF_ERROR beside it.
+    // For a truncated stream, zlib returns the available bytes and sets Z_BUF_ERROR.
     if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
       fail(code == Z_ERRNO ? std::strerror(errno) : std::string("damaged: ") + text);
     }
@@ -74,7 +74,7 @@ std::vector<std::size_t> read_header(GzipReader& reader, std::size_t rank) {
   for (std::size_t i = 0; i < rank; ++i) {
     const std::size_t dimension = read_big_endian(reader);
     if (dimension == 0) reader.fail("dimension " + std::to_string(i) + " is 0");
-    // Neither factor exceeds 2^32, so that the product cannot overflow before it is refused.
+    // Neither factor exceeds 2^32, so the product cannot overflow before it is checked.
     product *= dimension;
     if (product > kIdxBytesMax) {
       reader.fail("claims more than " + std::to_string(kIdxBytesMax) + " bytes");
@@ -92,7 +92,7 @@ IdxArray read_idx(const std::filesystem::path& path, std::size_t rank) {
   std::size_t expected = 1;
   for (const std::size_t dimension : array.dimensions) expected *= dimension;
 
-  // Memory grows with the bytes that are really there, not with what the header claims.
+  // Allocates for the bytes read, not for the size in the header, which may be wrong.
   constexpr std::size_t kChunkBytes = std::size_t{8} << 20;
   while (array.values.size() < expected) {
     const std::size_t before = array.values.size();
@@ -100,13 +100,12 @@ IdxArray read_idx(const std::filesystem::path& path, std::size_t rank) {
     array.values.resize(before + wanted);
     if (reader.read(array.values.data() + before, wanted) != wanted) {
       reader.fail("is truncated: fewer than the " + std::to_string(expected) +
-                  " bytes that its header announces");
+                  " bytes given by its header");
     }
   }
   std::uint8_t beyond = 0;
   if (reader.read(&beyond, 1) != 0) {
-    reader.fail("goes on after the " + std::to_string(expected) +
-                " bytes that its header announces");
+    reader.fail("has data after the " + std::to_string(expected) + " bytes given by its header");
   }
   return array;
 }

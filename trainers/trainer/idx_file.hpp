@@ -1,4 +1,4 @@
-// Reads the idx files of MNIST and its relatives, gzip-compressed or not.
+// Reads idx files such as MNIST's, with or without gzip.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ struct IdxArray {
   std::vector<std::uint8_t> values;     ///< as many as the product of the dimensions
 };
 
-/// Largest array that is read: twenty times Fashion-MNIST's 47 MB, and small enough that a damaged
-/// count cannot exhaust the memory.
+/// Maximum size of an array: twenty times Fashion-MNIST's 47 MB, and small enough that a damaged
+/// header cannot exhaust memory.
 inline constexpr std::size_t kIdxBytesMax = std::size_t{1} << 30;
 
-/// Reads an array of unsigned bytes that must have `rank` dimensions. Throws Error{Errc::usage}
-/// naming the file and what is wrong with it: missing, no idx file, truncated, too long, too large.
+/// Reads an array of unsigned bytes, which must have `rank` dimensions. Throws Error{Errc::usage}
+/// with the file's name if it is missing, no idx file, truncated, too long or too large.
 IdxArray read_idx(const std::filesystem::path& path, std::size_t rank);
 
 }  // namespace trainer

@@ -24,7 +24,7 @@ void LinearLayer::forward(const Matrix& input, Matrix& output, Mode) {
 
 void LinearLayer::backward(const BackwardPass& pass, const GradientReady& ready) {
   const std::size_t rows = pass.output_gradient.rows;
-  // The gradients that travel come first, so that they travel while input_gradient is computed.
+  // First the parameters' gradients, so that their all-reduce overlaps with input_gradient.
   place_.compute->run(SumOfRows{.values = pass.output_gradient.buffer(),
                                 .result = bias_.gradient,
                                 .rows = rows,
@@ -94,7 +94,7 @@ void BatchNormLayer::forward(const Matrix& input, Matrix& output, Mode mode) {
 }
 
 void BatchNormLayer::backward(const BackwardPass& pass, const GradientReady& ready) {
-  // Also where nobody needs it: what is needed is made along with it.
+  // The operation always computes it.
   Matrix unneeded;
   Matrix& input_gradient = pass.input_gradient == nullptr ? unneeded : *pass.input_gradient;
   input_gradient.reshape(*place_.compute, place_.type, pass.input.rows, columns_);

@@ -1,6 +1,6 @@
-// The layers of the trainer's models, each with an explicit forward and backward pass. A layer owns
-// its parameters but no activations: the model hands it the matrices to read and to write. None of
-// them is ever empty.
+// Layers of the trainer's models, with explicit forward and backward passes. A layer owns its
+// parameters but no activations: the model passes the matrices to read and write, which are never
+// empty.
 #pragma once
 
 #include "trainers/trainer/matrix.hpp"
@@ -14,13 +14,13 @@ namespace trainer {
 
 enum class Mode { train, evaluate };
 
-/// What a layer needs for its backward pass. `input` and `output` are those of the last forward
-/// pass in Mode::train.
+/// Arguments of a layer's backward pass. `input` and `output` are those of the last forward pass in
+/// Mode::train.
 struct BackwardPass {
   const Matrix& input;            ///< [rows, inputs]
   const Matrix& output;           ///< [rows, outputs]
   const Matrix& output_gradient;  ///< [rows, outputs]
-  Matrix* input_gradient;         ///< [rows, inputs], written unless null: nobody needs it
+  Matrix* input_gradient;         ///< [rows, inputs], written; null if not needed
 };
 
 class Layer {
@@ -33,7 +33,7 @@ class Layer {
   virtual std::vector<StateBuffer*> buffers() { return {}; }
 };
 
-/// output = input * transposed(weight) + bias. Starts as PyTorch's Linear does: uniform within
+/// output = input * transposed(weight) + bias. Initialised like PyTorch's Linear: uniform within
 /// 1/sqrt(inputs).
 class LinearLayer : public Layer {
  public:

@@ -1,4 +1,4 @@
-// What a batch's outputs are measured by, and the gradient of that.
+// Loss of a batch and its gradient.
 #pragma once
 
 #include "trainers/trainer/device_batch.hpp"
@@ -11,13 +11,13 @@ namespace trainer {
 
 class Loss {
  public:
-  /// cross_entropy: of logits [rows, classes] against the batch's labels. mse: the mean over the
-  /// columns of the squared error against the batch's targets.
+  /// `name`: cross_entropy, of logits [rows, classes] and the batch's labels; or mse, the mean
+  /// squared error over the columns to the batch's targets.
   Loss(const Place& place, const std::string& name);
 
-  /// Adds the sum over the rows to `total`, [1] float64 on the device, and puts in place of
-  /// `output` scale * d(sum)/d(output), or with a scale of 0 anything. The scale is the caller's,
-  /// who alone knows over how many samples of all workers the mean is taken.
+  /// Adds the sum over the rows to `total`, [1] float64 on the device, and replaces `output` by
+  /// scale * d(sum)/d(output), or by unspecified values if scale is 0. The caller chooses the
+  /// scale, since it depends on the samples of all workers.
   void run(const Matrix& output, const DeviceBatch& batch, double scale, const Buffer& total);
 
  private:

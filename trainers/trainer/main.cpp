@@ -1,5 +1,5 @@
-// Trains a small network on one worker of a data-parallel run: what is kept and told of it, the
-// loop over epochs, setting up. One step is in training.cpp.
+// Trains a small network on one worker of a data-parallel run: outputs, the loop over epochs, and
+// setup. training.cpp has the training step.
 #include "trainers/compute/placement.hpp"
 #include "trainers/frame/checkpoint_sharing.hpp"
 #include "trainers/frame/console.hpp"
@@ -30,19 +30,19 @@ using ddprun::ProcessGroup;
 using ddprun::WorkerEnv;
 using Clock = std::chrono::steady_clock;
 
-void tell_on_stderr(ddprun::LogLevel, std::string_view text) {
+void log_to_stderr(ddprun::LogLevel, std::string_view text) {
   std::fprintf(stderr, "trainer: %.*s\n", static_cast<int>(text.size()), text.data());
 }
 
 void warn_on_stderr(ddprun::LogLevel level, std::string_view text) {
-  if (level >= ddprun::LogLevel::warn) tell_on_stderr(level, text);
+  if (level >= ddprun::LogLevel::warn) log_to_stderr(level, text);
 }
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Where the run leaves what it has to say and to keep. Rank 0 alone has all of it open.
+/// Output files of the run. Only rank 0 opens all of them.
 struct Outputs {
   Console& console;
   JsonLines& metrics;
@@ -60,8 +60,8 @@ void save(Training& training, Outputs& outputs) {
   outputs.checkpoints->save(checkpoint);
 }
 
-/// Before the step: when one rank saves what all have done, none can lack its line, whatever ends
-/// it.
+/// Called before the step: so when one rank saves a step that all have completed, every rank has
+/// written its line.
 void record_samples(const Training& training, std::span<const std::int64_t> own_samples,
                     Outputs& outputs) {
   if (!outputs.ledger.is_open()) return;
@@ -97,7 +97,7 @@ void report_epoch(Training& training, double samples_per_second, Outputs& output
                          {"epoch", progress.epoch + 1},
                          {"loss", loss},
                          {"test_loss", evaluation.loss},
-                         {"test_accuracy", evaluation.accuracy},  // null where there are no classes
+                         {"test_accuracy", evaluation.accuracy},  // null without classes
                          {"samples_per_second", samples_per_second}});
   outputs.tracking.log(progress.step, {{"Loss/train", loss},
                                        {"Loss/test", evaluation.loss},
@@ -107,7 +107,7 @@ void report_epoch(Training& training, double samples_per_second, Outputs& output
 
 enum class EpochEnd { complete, limit_reached, stopped };
 
-/// Trains from where progress stands to the end of its epoch.
+/// Trains from the current position to the end of the epoch.
 EpochEnd train_epoch(Training& training, const StopSignal& stop, Outputs& outputs) {
   const Options& options = training.options;
   Progress& progress = training.progress;
@@ -184,7 +184,8 @@ void announce(const Training& training, bool resumed, Outputs& outputs) {
   outputs.ledger.write({{"attempt", env.restart_count}, {"resumed_after_step", progress.step}});
 }
 
-/// Trains until the epochs are done, the limit of steps is reached or a signal came.
+/// Trains until all epochs are completed, the limit of steps is reached, or a signal has been
+/// received.
 EpochEnd train_epochs(Training& training, const StopSignal& stop, Outputs& outputs) {
   while (training.progress.epoch < training.options.epochs) {
     const EpochEnd end = train_epoch(training, stop, outputs);
@@ -208,13 +209,13 @@ void finish(Training& training, double seconds, Outputs& outputs) {
                          {"parameters_hash", hash_text}});
 }
 
-/// The newest checkpoint, if checkpoints are wanted and there is one.
+/// Returns the newest checkpoint if checkpoints are enabled and there is one.
 std::optional<ddprun::Checkpoint> open_checkpoints(
     const Options& options, std::optional<ddprun::CheckpointDirectory>& checkpoints) {
   if (options.checkpoint_dir.empty()) return std::nullopt;
   checkpoints.emplace(options.checkpoint_dir,
                       ddprun::CheckpointDirectory::Options{.log = warn_on_stderr});
-  // Before reading: what a run that is still at work here saves later would be done twice.
+  // Before reading, so that another running process cannot save further steps.
   checkpoints->claim();
   return checkpoints->load_newest();
 }
@@ -222,7 +223,7 @@ std::optional<ddprun::Checkpoint> open_checkpoints(
 ProcessGroup make_group(const Options& options, const WorkerEnv& env, CollectiveTrace& trace) {
   ddprun::GroupOptions group_options;
   group_options.backend = backend_for(options.device, options.backend);
-  group_options.log = tell_on_stderr;
+  group_options.log = log_to_stderr;
   group_options.on_collective = trace.recorder();
   return ProcessGroup::create(env, group_options);
 }
@@ -243,7 +244,7 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace,
   ProcessGroup group = make_group(options, env, trace);
   group.set_stream(compute.stream());
 
-  // Rank 0 keeps the checkpoints; all resume from the one that it finds.
+  // Rank 0 owns the checkpoints; all ranks resume from the one that it loads.
   std::optional<ddprun::CheckpointDirectory> checkpoints;
   std::optional<ddprun::Checkpoint> newest;
   if (is_first) newest = open_checkpoints(options, checkpoints);
@@ -279,24 +280,24 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace,
                        Loss(places.rest, options.loss),
                        DeviceBatch(places),
                        {.as_tokens = options.model == "bag"}};
-  // Without checkpoints there is nothing to save before leaving.
+  // Without checkpoints there is nothing to save before the end.
   const StopSignal stop(!options.checkpoint_dir.empty());
 
   announce(training, newest.has_value(), outputs);
   const EpochEnd end = train_epochs(training, stop, outputs);
   finish(training, seconds_since(start), outputs);
   if (end == EpochEnd::stopped) {
-    console.line("stopped by a signal; the same command goes on from here");
+    console.line("stopped by a signal; run the same command to resume");
   }
   console.check();
   if (end != EpochEnd::stopped) return 0;
-  constexpr int kSignalExit = 128;  // as shells report a death by a signal
+  constexpr int kSignalExit = 128;  // exit codes of shells after a signal
   return kSignalExit + (stop.received() != 0 ? stop.received() : SIGTERM);
 }
 
 }  // namespace
 
-/// The whole worker, from its command line to its exit code.
+/// Runs the worker and returns its exit code.
 int run(const WorkerEnv& env, int argc, const char* const* argv, Tracking& tracking) {
   const CommandLine command_line = parse_command_line(argc, argv);
   if (!command_line.help.empty()) {
@@ -315,10 +316,10 @@ int run(const WorkerEnv& env, int argc, const char* const* argv, Tracking& track
 }  // namespace trainer
 
 int main(int argc, char** argv) {
-  trainer::Tracking tracking(trainer::tell_on_stderr);
+  trainer::Tracking tracking(trainer::log_to_stderr);
   const int exit_code = ddprun::run_worker(
       [&](const ddprun::WorkerEnv& env) { return trainer::run(env, argc, argv, tracking); });
-  // Only now: the launcher reads of a failure before a server that is slow is waited for.
+  // Last, so that the launcher learns of a failure without waiting for a slow server.
   tracking.finish(exit_code);
   return exit_code;
 }

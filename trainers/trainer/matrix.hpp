@@ -12,7 +12,7 @@ struct Matrix {
   std::size_t columns = 0;
   Array memory = {};  ///< at least rows * columns elements
 
-  /// The content is unspecified afterwards. Memory is kept, so that a smaller last batch costs no
+  /// Leaves unspecified content. Keeps the memory, so that a smaller last batch needs no
   /// allocation.
   void reshape(Compute& compute, ddprun::DataType type, std::size_t new_rows,
                std::size_t new_columns) {

@@ -1,4 +1,4 @@
-// A chain of layers with its activations. The models of the trainer are made by make_model().
+// A sequence of layers with activations. make_model() creates the trainer's models.
 #pragma once
 
 #include "trainers/trainer/layers.hpp"
@@ -14,15 +14,15 @@ class Model {
  public:
   explicit Model(std::vector<std::unique_ptr<Layer>> layers);
 
-  /// [rows, inputs] -> [rows, outputs]. `input` must stay as it is until backward().
+  /// Maps [rows, inputs] to [rows, outputs]. `input` must not change until backward().
   Matrix& forward(const Matrix& input, Mode mode);
 
-  /// Adds to the parameters' gradients, last layer first, calling `ready` for each.
-  /// `output_gradient` may have taken the place of what forward() returned if the last layer is
-  /// linear, which does without its output.
+  /// Accumulates the parameters' gradients, last layer first, and calls `ready` for each.
+  /// `output_gradient` may have replaced the result of forward() if the last layer is linear, which
+  /// does not use its output.
   void backward(const Matrix& input, const Matrix& output_gradient, const GradientReady& ready);
 
-  /// In order of definition, which is the same on every worker.
+  /// Returns the parameters in order of definition, which is equal on all workers.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   const std::vector<StateBuffer*>& buffers() const { return buffers_; }
 
@@ -31,7 +31,7 @@ class Model {
   std::vector<Parameter*> parameters_;
   std::vector<StateBuffer*> buffers_;
   std::vector<Matrix> activations_;  ///< output of each layer
-  std::vector<Matrix> gradients_;    ///< gradient by each layer's input; the first is not needed
+  std::vector<Matrix> gradients_;    ///< gradient of each layer's input; the first is not needed
 };
 
 struct ModelSpec {
@@ -39,16 +39,16 @@ struct ModelSpec {
   std::size_t inputs = 0;      ///< features of a sample; bag: tokens
   std::size_t outputs = 0;     ///< classes or targets of a sample
   bool batch_norm = false;     ///< mlp: BatchNorm before each ReLU
-  std::uint64_t seed = 0;      ///< for the first values of the parameters
-  std::size_t vocabulary = 0;  ///< bag: different tokens
+  std::uint64_t seed = 0;      ///< for the initial values of the parameters
+  std::size_t vocabulary = 0;  ///< bag: number of different tokens
 };
 
-/// linear: one Linear. toy: 10 hidden units. mlp: 256 and 128 hidden units with ReLU.
-/// seqnet: twice 200 hidden units with sigmoid. bag: the inputs are tokens, whose embeddings of 64
-/// channels are added up; a ReLU and a Linear. Of classes they give the logits.
+/// linear: one Linear. toy: 10 hidden units. mlp: 256 and 128 hidden units with ReLU. seqnet: twice
+/// 200 hidden units with sigmoid. bag: sums of 64-channel token embeddings, a ReLU and a Linear.
+/// With classes, outputs are logits.
 inline constexpr const char* kModelNames[] = {"linear", "toy", "mlp", "seqnet", "bag"};
 
-/// Throws Error{Errc::usage} for another name, and for a type that a place does not compute in.
+/// Throws Error{Errc::usage} for an unknown name, and for a type that a place does not support.
 Model make_model(const ModelSpec& spec, const Places& places);
 inline Model make_model(const ModelSpec& spec, const Place& place) {
   return make_model(spec, Places{place, place});

@@ -21,7 +21,7 @@ ddprun::ReducerOptions reducer_options(const Options& options) {
   return result;
 }
 
-/// The parameters of each place, in order of definition.
+/// Returns the parameters of each place, in order of definition.
 std::vector<std::vector<Parameter*>> by_place(std::span<Parameter* const> parameters) {
   std::vector<std::vector<Parameter*>> parts;
   for (Parameter* parameter : parameters) {
@@ -37,7 +37,7 @@ std::vector<std::vector<Parameter*>> by_place(std::span<Parameter* const> parame
   return parts;
 }
 
-/// A group has one reducer at a time: further ones get a group of their own.
+/// A group can have one reducer at a time, so each further one gets a new group.
 ProcessGroup another_group(const ProcessGroup& group) {
   std::vector<int> ranks(static_cast<std::size_t>(group.size()));
   std::iota(ranks.begin(), ranks.end(), 0);

@@ -1,5 +1,4 @@
-// The gradient reducers of a model: one for each place in which it has parameters, since those of a
-// reducer are all on one device.
+// Gradient reducers of a model: one per place, since the parameters of a reducer are on one device.
 #pragma once
 
 #include "trainers/trainer/model.hpp"
@@ -13,27 +12,27 @@
 
 namespace trainer {
 
-/// Used as a GradientReducer is. It adds up rather than averages: a worker divides by the samples
-/// of all workers before.
+/// Used like a GradientReducer. Sums instead of averaging: workers divide by the samples of all
+/// workers in advance.
 class ModelReducer {
  public:
-  /// Gives every rank rank 0's parameters, and each parameter of `model` the memory for its
-  /// gradient, so that gradients are not copied before they are sent. All ranks must call it.
+  /// Broadcasts rank 0's parameters, and assigns each parameter of `model` its gradient's memory in
+  /// a bucket, which saves copies. A collective.
   ModelReducer(const ddprun::ProcessGroup& group, Model& model, const Options& options);
 
   void zero_gradients();
   void begin(bool synchronise);
 
-  /// Where a device computes the parameter: once its stream has come here.
+  /// On a device, the gradient is complete after the current work on its stream.
   void ready(const Parameter& parameter);
 
-  /// Of each place. On a device only its stream waits for the other workers.
+  /// Returns the timeline of each place. On a device, only its stream waits for the other workers.
   std::vector<ddprun::StepTimeline> finish();
 
-  /// After finish(): blocks until the gradients on devices are reduced, too.
+  /// To be called after finish(): blocks until gradients on devices are reduced as well.
   void synchronise();
 
-  /// Of the place of the last layer.
+  /// Of the last layer's place.
   ddprun::DdpLoggingData logging_data() const { return parts_.back().reducer.logging_data(); }
 
  private:
@@ -43,11 +42,12 @@ class ModelReducer {
     ddprun::GradientReducer reducer;
   };
 
-  /// Lets backward passes write where the reducers want gradients now.
+  /// Points gradients to the current buckets.
   void attach_gradients();
 
   std::vector<Part> parts_;
-  std::vector<std::pair<std::size_t, std::size_t>> slots_;  ///< part and place in it, by index
+  /// reducer and index within it, by parameter index
+  std::vector<std::pair<std::size_t, std::size_t>> slots_;
 };
 
 }  // namespace trainer

@@ -16,13 +16,13 @@ void append_addresses(std::vector<StateBuffer>& buffers, std::vector<StateBuffer
   for (StateBuffer& buffer : buffers) addresses.push_back(&buffer);
 }
 
-/// As operations want it: without data where the values are trained themselves.
+/// Returns the master copy for operations; empty if the values themselves are trained.
 Buffer master_of(const Parameter& parameter) {
   const Buffer& master = parameter.master.buffer;
   return master.data == parameter.values.buffer.data ? Buffer{} : master;
 }
 
-/// Carries out operation_of(p) of all parameters p, those in one place at once.
+/// Runs operation_of(p) for all parameters p, in one call per place.
 template <typename OperationOf>
 void run_all(std::span<Parameter* const> parameters, const OperationOf& operation_of) {
   for (std::size_t p = 0; p < parameters.size();) {
@@ -65,7 +65,7 @@ std::vector<StateBuffer*> SgdOptimizer::state() {
 AdamOptimizer::AdamOptimizer(std::span<Parameter* const> parameters)
     : mean_(zeros_like(parameters)), square_(zeros_like(parameters)) {}
 
-/// AdamW's step without decay and without a limit to the gradients' norm.
+/// AdamW's step without weight decay and gradient clipping.
 void AdamOptimizer::update(std::span<Parameter* const> parameters, std::int64_t step,
                            float learning_rate) {
   run_all(parameters, [&](std::size_t p) {

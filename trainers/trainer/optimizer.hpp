@@ -1,5 +1,5 @@
-// Optimizers with PyTorch's update rules. Their state is a list of plain arrays, so that a
-// checkpoint can hold it without knowing which optimizer it is.
+// Optimizers with PyTorch's update rules. Their state is a list of arrays, so that checkpoints do
+// not depend on the kind of optimizer.
 #pragma once
 
 #include "trainers/trainer/parameter.hpp"
@@ -14,11 +14,11 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// Changes the parameters by their gradients. `step` counts updates from 1.
+  /// Updates the parameters by their gradients. `step`: number of the update, from 1.
   virtual void update(std::span<Parameter* const> parameters, std::int64_t step,
                       float learning_rate) = 0;
 
-  /// Everything beside the step count that later updates depend on.
+  /// Returns the complete state apart from the step number.
   virtual std::vector<StateBuffer*> state() = 0;
 };
 
@@ -34,7 +34,7 @@ class SgdOptimizer : public Optimizer {
   std::vector<StateBuffer> velocity_;  ///< one per parameter; empty without momentum
 };
 
-/// Adam (Kingma and Ba, 2015) with the customary 0.9, 0.999 and 1e-8.
+/// Adam (Kingma and Ba, 2015) with the usual 0.9, 0.999 and 1e-8.
 class AdamOptimizer : public Optimizer {
  public:
   explicit AdamOptimizer(std::span<Parameter* const> parameters);
@@ -44,7 +44,7 @@ class AdamOptimizer : public Optimizer {
 
  private:
   std::vector<StateBuffer> mean_;    ///< of the gradient, one per parameter
-  std::vector<StateBuffer> square_;  ///< mean of the gradient's square
+  std::vector<StateBuffer> square_;  ///< of the squared gradient, one per parameter
 };
 
 }  // namespace trainer

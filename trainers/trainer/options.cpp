@@ -16,9 +16,10 @@ namespace {
 using ddprun::Errc;
 using ddprun::Error;
 
-constexpr std::int64_t kCountMax = 1'000'000'000;  // far above sense, far below overflow
-constexpr std::int64_t kBatchMax = 1'000'000;      // its square and the workers are multiplied
-constexpr std::int64_t kSeedMax = 0xffff'ffff;     // what std::mt19937 takes
+constexpr std::int64_t kCountMax = 1'000'000'000;  // large enough for any use, and without overflow
+// its product with itself and the number of workers must not overflow
+constexpr std::int64_t kBatchMax = 1'000'000;
+constexpr std::int64_t kSeedMax = 0xffff'ffff;  // range of std::mt19937's seed
 
 void add_model_options(CLI::App& app, Options& options) {
   app.add_option("--model", options.model,
@@ -161,7 +162,7 @@ void refuse_contradictions(const CLI::App& app, const Options& options) {
   }
 }
 
-/// Fills in the defaults that depend on other options.
+/// Sets defaults that depend on other options.
 void complete(Options& options) {
   if (options.dataset.empty()) {
     options.dataset = options.model == "toy" ? "random" : "fashion_mnist";

@@ -17,21 +17,22 @@ struct Options {
   bool batch_norm = false;
   std::int64_t batch_size = 64;  ///< per worker
   std::int64_t gradient_accumulation = 1;
-  std::int64_t global_batch_size = 0;  ///< of all workers, however many; 0: as many as they make
+  /// samples of a step over all workers; 0: the product of the other options
+  std::int64_t global_batch_size = 0;
   std::int64_t epochs = 8;
   std::int64_t max_steps = 0;  ///< 0: no limit
   std::string optimizer = "sgd";
   double lr = 0;  ///< after parsing: above 0
   std::string lr_schedule = "linear";
   double momentum = 0.9;
-  std::int64_t seed = 0;  ///< at most 32 bits, as many as the random generator takes
+  std::int64_t seed = 0;  ///< at most 32 bits, as for the random generator
   double bucket_cap_mb = 25;
   std::string backend = "auto";
-  std::string collectives = "own";  ///< or pytorch: those that DDP would call
+  std::string collectives = "own";  ///< own, or pytorch: those of DDP
   std::string device = "cpu";
-  std::string dtype = "float32";  ///< of weights and activations
+  std::string dtype = "float32";  ///< type of weights and activations
   std::string embedding_device;   ///< after parsing: cpu or cuda
-  int threads = 1;                ///< of the CPU's matrix products, per worker
+  int threads = 1;                ///< CPU threads for matrix products, per worker
   std::string checkpoint_dir;
   std::int64_t checkpoint_every = 100;  ///< steps
   std::string metrics;
@@ -44,11 +45,11 @@ struct Options {
 
 struct CommandLine {
   Options options;
-  std::string help;  ///< if not empty, --help was given: print this and do nothing else
+  std::string help;  ///< help text to print; empty if not requested
 };
 
-/// Options may be spelled with dashes or underscores. Throws Error{Errc::usage} saying what is
-/// wrong: an unknown option, a bad value, options that contradict each other.
+/// Options may be spelled with dashes or underscores. Throws Error{Errc::usage} for unknown
+/// options, invalid values and contradictory options.
 CommandLine parse_command_line(int argc, const char* const* argv);
 
 }  // namespace trainer

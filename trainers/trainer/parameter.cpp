@@ -10,7 +10,7 @@ using ddprun::DataType;
 
 namespace {
 
-/// The values in float32, and in `type`.
+/// Converts float32 values to `type`.
 Array converted(Compute& compute, const Array& exact, DataType type) {
   if (exact.buffer.type == type) return exact;
   Array result = compute.allocate(exact.buffer.elements, type);
@@ -25,8 +25,8 @@ Array copied_in(Compute& compute, std::span<const float> values) {
   return array;
 }
 
-/// Uniform within [-bound, bound). Made by hand because the distributions of the standard library
-/// differ between implementations, and equal seeds should mean equal models everywhere.
+/// Returns a uniform value within [-bound, bound). Distributions of the standard library differ
+/// between implementations, and equal seeds must give equal models.
 float uniform(std::mt19937& random, float bound) {
   const float unit = static_cast<float>(random() >> 8) * 0x1p-24F;
   return bound * (2 * unit - 1);
@@ -44,7 +44,7 @@ Parameter make_parameter(const Place& place, const std::string& name,
                       .values = converted(compute, first, place.type),
                       .master = {}};
   parameter.master = place.type == DataType::bfloat16 ? first : parameter.values;
-  compute.wait();  // before `first` goes
+  compute.wait();  // before `first` is freed
   return parameter;
 }
 
@@ -72,7 +72,7 @@ StateBuffer make_state(const Place& place, std::size_t elements, float value) {
   const std::vector<float> values(elements, value);
   const Array first = copied_in(compute, values);
   StateBuffer state = {&compute, converted(compute, first, place.exact_type())};
-  compute.wait();  // before `first` goes
+  compute.wait();  // before `first` is freed
   return state;
 }
 

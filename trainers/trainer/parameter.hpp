@@ -1,5 +1,4 @@
-// What training changes: parameters and other state, in the memory of the device that computes with
-// them.
+// State changed by training: parameters and buffers, in the memory of their device.
 #pragma once
 
 #include "trainers/compute/compute.hpp"
@@ -13,60 +12,60 @@
 
 namespace trainer {
 
-/// Where a model computes, and in which type. The Compute outlives all that is made with it.
+/// Device and type in which a model computes. The Compute must outlive all objects created with it.
 struct Place {
   Compute* compute;
   ddprun::DataType type = ddprun::DataType::float32;
 
-  /// Of statistics, losses and the optimizer's state.
+  /// Type of statistics, losses and the optimizer's state.
   ddprun::DataType exact_type() const {
     return type == ddprun::DataType::bfloat16 ? ddprun::DataType::float32 : type;
   }
 };
 
-/// Where the parts of a model compute: its embedding, if it has one, and the rest.
+/// Places of a model's embedding, if any, and of the rest.
 struct Places {
   Place rest;
   Place embedding;
 };
 
-/// A trainable parameter. Its gradient lives where the reducer wants it, so that nothing is copied
-/// before it is averaged over the workers.
+/// A trainable parameter. Its gradient is in the reducer's memory, which saves a copy before
+/// averaging.
 struct Parameter {
   std::string name;
   std::size_t index = 0;           ///< position among all parameters of the model
   std::vector<std::size_t> shape;  ///< its dimensions
   Place place;
-  Array values;       ///< what layers compute with
-  Array master;       ///< float32 of values in bfloat16: what is trained; otherwise the values
-  Buffer gradient{};  ///< of the master's type; backward passes add to it
+  Array values;       ///< used by layers
+  Array master;       ///< float32 copy of bfloat16 values, which is trained; otherwise the values
+  Buffer gradient{};  ///< gradient in the master's type; backward passes add to it
 
   std::size_t elements() const { return values.buffer.elements; }
 };
 
-/// With these first values.
+/// Creates a parameter with the given initial values.
 Parameter make_parameter(const Place& place, const std::string& name,
                          const std::vector<std::size_t>& shape, std::span<const float> values);
 
-/// With first values as those of PyTorch's Linear: uniform within 1/sqrt(inputs).
+/// Creates a parameter initialised like PyTorch's Linear: uniform within 1/sqrt(inputs).
 Parameter make_uniform_parameter(const Place& place, const std::string& name,
                                  const std::vector<std::size_t>& shape, std::size_t inputs,
                                  std::mt19937& random);
 
-/// Gives the parameter the values of its master.
+/// Copies the master to the values.
 void publish(const Parameter& parameter);
 
 /// State that is not trained by gradients, such as running statistics.
 struct StateBuffer {
   Compute* compute;
-  Array values;  ///< of Place::exact_type()
+  Array values;  ///< in Place::exact_type()
 };
 
-/// All elements `value`.
+/// Creates an array in which all elements are `value`.
 StateBuffer make_state(const Place& place, std::size_t elements, float value);
 
-/// Called as soon as the gradient of a parameter is complete for this backward pass, so that its
-/// communication runs while earlier layers still compute.
+/// Called when the gradient of a parameter is complete in a backward pass, so that its all-reduce
+/// overlaps with the computation of earlier layers.
 using GradientReady = std::function<void(const Parameter&)>;
 
 }  // namespace trainer

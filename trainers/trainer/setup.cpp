@@ -12,7 +12,7 @@ namespace trainer {
 TrainAndTest load_data(const Options& options) {
   if (options.dataset == "fashion_mnist") return load_fashion_mnist(options.data_dir);
   const auto seed = static_cast<std::uint64_t>(options.seed);
-  // The shapes of PyTorch's tutorials; the other models get the shape of Fashion-MNIST.
+  // Shapes of PyTorch's tutorials; other models use the shape of Fashion-MNIST.
   RandomDataSpec spec = {.features = 784, .outputs = 10, .labels = true, .seed = seed};
   if (options.model == "linear") {
     spec = {.features = 20, .outputs = 1, .labels = false, .seed = seed};
@@ -24,7 +24,7 @@ TrainAndTest load_data(const Options& options) {
 
 Places Computes::places(const Options& options) const {
   const Place place = {rest.get(), options.type()};
-  // The CPU's alone can be apart, and that computes in float32.
+  // Only the CPU can be a separate place, which computes in float32.
   return {place, embedding == nullptr ? place : Place{embedding.get()}};
 }
 
@@ -67,7 +67,7 @@ Settings settings_of(const Options& options, const ddprun::WorkerEnv& env,
                        {"dtype", options.dtype},
                        {"threads", options.threads}};
   if (options.optimizer == "sgd") settings["momentum"] = options.momentum;
-  // Whose number may change is no setting.
+  // The number of workers is then not a setting.
   if (options.global_batch_size > 0) {
     settings["global_batch_size"] = options.global_batch_size;
   } else {

@@ -1,4 +1,4 @@
-// From options to the parts of a training run.
+// Creates the parts of a training run from options.
 #pragma once
 
 #include "trainers/compute/compute.hpp"
@@ -17,10 +17,10 @@ namespace trainer {
 
 TrainAndTest load_data(const Options& options);
 
-/// What computes: --device, and --embedding_device where that is another one.
+/// Devices of --device and of --embedding_device, if that differs.
 struct Computes {
   std::unique_ptr<Compute> rest;
-  std::unique_ptr<Compute> embedding;  ///< null if the rest's is that, too
+  std::unique_ptr<Compute> embedding;  ///< null if equal to the rest's
 
   Places places(const Options& options) const;
 };
@@ -34,13 +34,13 @@ std::unique_ptr<Optimizer> make_optimizer(const Options& options, const Model& m
 Settings settings_of(const Options& options, const ddprun::WorkerEnv& env,
                      const Dataset& train_set);
 
-/// "resumed after step 300, in epoch 2/8", or why nothing is left to do.
+/// "resumed after step 300, in epoch 2/8", or why there is nothing left to do.
 std::string resumed_text(const Progress& progress, const Options& options);
 
-/// For step number `step`, counted from 1 over all epochs.
+/// Returns the learning rate of step `step`, counted from 1 over all epochs.
 float learning_rate(const Options& options, std::int64_t step, std::int64_t steps_per_epoch);
 
-/// For the metrics: {"event": "ddp"} and the reducer's logging data, by PyTorch's names.
+/// Returns the metrics' "ddp" event with the reducer's logging data under PyTorch's names.
 nlohmann::ordered_json ddp_event(const ModelReducer& reducer);
 
 }  // namespace trainer

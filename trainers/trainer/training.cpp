@@ -16,7 +16,7 @@ using ddprun::Error;
 
 namespace {
 
-/// The outputs of the model for these samples.
+/// Returns the outputs of the model for these samples.
 Matrix& run_model(Training& training, const Dataset& dataset, std::span<const std::int64_t> samples,
                   Mode mode) {
   gather(dataset, samples, training.batch);
@@ -24,8 +24,8 @@ Matrix& run_model(Training& training, const Dataset& dataset, std::span<const st
   return training.model.forward(training.device_batch.inputs, mode);
 }
 
-/// The sum over all workers, once the work is done. One alone calls no collective: any backend will
-/// do then, whatever device it computes on.
+/// Starts a sum over all workers. A single worker calls no collective, so that its backend need not
+/// support its device.
 ddprun::Work sum_over_workers(Training& training) {
   return training.group.size() > 1 ? training.group.all_reduce(training.sums.buffer)
                                    : ddprun::Work();
@@ -42,7 +42,7 @@ std::array<double, 2> read_sums(Training& training) {
   return values;
 }
 
-/// Returns the seconds of communication that no computation has hidden.
+/// Returns the seconds of communication that did not overlap with computation.
 double run_backward(Training& training, const Matrix& output_gradient) {
   training.model.backward(training.device_batch.inputs, output_gradient,
                           [&](const Parameter& parameter) { training.reducer.ready(parameter); });
@@ -61,7 +61,7 @@ void refuse_infinite(const Training& training, double loss) {
                      static_cast<long long>(training.progress.step), training.options.lr));
 }
 
-/// How many rows of the logits have the label's as their largest. Waits for the device.
+/// Returns the number of rows whose largest logit is that of the label. Waits for the device.
 std::size_t count_right(Training& training, const Matrix& logits) {
   const std::vector<std::int32_t>& labels = training.batch.labels;
   if (labels.empty()) return 0;
@@ -99,7 +99,7 @@ StepResult train_step(Training& training, const EpochBatches& batches, std::int6
     training.loss.run(output, training.device_batch, static_cast<double>(share),
                       training.sums.buffer.slice(0, 1));
     const bool is_last = pass + 1 == passes;
-    // The sum of the losses travels during the backward pass, as the gradients do.
+    // The losses are summed during the backward pass, like the gradients.
     if (is_last) sharing = sum_over_workers(training);
     training.reducer.begin(is_last);
     exposed_seconds += run_backward(training, output);
@@ -109,7 +109,7 @@ StepResult train_step(Training& training, const EpochBatches& batches, std::int6
   training.optimizer.update(training.model.parameters(), progress.step,
                             learning_rate(training.options, progress.step, batches.steps()));
 
-  // Only now, when a device has been given everything, does the host wait.
+  // The host waits last, after all work has been queued on the device.
   sharing.wait();
   training.reducer.synchronise();
   const auto [loss, stopping] = read_sums(training);

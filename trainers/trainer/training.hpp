@@ -1,5 +1,5 @@
-// The training itself: one step of all workers, the comparison of their parameters, and the test
-// set. Every function but the constructor calls collectives, so all ranks have to call it.
+// Training of all workers: one step, the comparison of parameters, and the test set. All functions
+// except the constructor are collectives.
 #pragma once
 
 #include "trainers/trainer/batches.hpp"
@@ -16,13 +16,13 @@
 
 namespace trainer {
 
-/// One worker's view of the run. What it refers to outlives the group, whose thread works with it.
+/// State of one worker. Referenced objects must outlive the group, whose thread uses them.
 struct Training {
   const Options& options;
   const ddprun::WorkerEnv& env;
   const TrainAndTest& data;
   Compute& compute;
-  const Array& sums;  ///< [2] float64: the loss, and how many workers want to stop
+  const Array& sums;  ///< [2] float64: the loss, and the number of workers that want to stop
   ddprun::ProcessGroup group;
   Model& model;
   Optimizer& optimizer;
@@ -37,26 +37,25 @@ struct Training {
 struct StepResult {
   double loss = 0;  ///< mean over the samples of all workers
   std::int64_t samples = 0;
-  bool stop_wanted = false;    ///< some worker has got a signal to stop
-  double exposed_seconds = 0;  ///< communication that no computation has hidden
+  bool stop_wanted = false;    ///< a worker has received a signal to stop
+  double exposed_seconds = 0;  ///< communication that did not overlap with computation
 };
 
-/// One optimizer step on one batch of each worker. Throws Error{Errc::usage} if the loss is not
-/// finite any more.
+/// Runs one optimizer step on one batch of each worker. Throws Error{Errc::usage} if the loss is
+/// not finite.
 StepResult train_step(Training& training, const EpochBatches& batches, std::int64_t step,
                       bool stop_wanted);
 
-/// All ranks must have the same parameters, bit for bit; anything else is a mistake in the program
-/// or a broken machine, and throws. BatchNorm's statistics of rank 0 count, as in PyTorch. Returns
-/// a hash of the parameters.
+/// Throws unless all ranks have bit for bit equal parameters: a difference is a bug or a hardware
+/// fault. Broadcasts rank 0's BatchNorm statistics, like PyTorch. Returns a hash of the parameters.
 std::uint64_t check_agreement(Training& training);
 
 struct Evaluation {
   double loss = 0;      ///< mean over the test set
-  double accuracy = 0;  ///< share of right answers; not a number where there are no classes
+  double accuracy = 0;  ///< fraction of correct answers; NaN without classes
 };
 
-/// Every worker takes every world_size-th test sample, so that each counts exactly once.
+/// Every worker evaluates every world_size-th test sample, so that each is used exactly once.
 Evaluation evaluate(Training& training);
 
 }  // namespace trainer

@@ -21,8 +21,7 @@ using ddprun::Error;
               "the checkpoint of step " + std::to_string(checkpoint.step) + " " + what);
 }
 
-/// Calls `visit` with the name of the section of every array that training changes, whose device
-/// it is on and the array.
+/// Calls `visit` with the section name, device and array of all state that training changes.
 template <typename Visit>
 void for_each_array(const Model& model, Optimizer& optimizer, const Visit& visit) {
   for (const Parameter* parameter : model.parameters()) {
@@ -58,7 +57,7 @@ std::string name_for_people(const std::string& setting) {
   return is_option ? "--" + setting : "the number of " + setting;
 }
 
-/// Numbers with as many digits as tell them from all others, and no more.
+/// Formats numbers with the fewest digits that identify them.
 std::string text_of(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -72,18 +71,17 @@ void refuse_other_settings(const Checkpoint& checkpoint, const Settings& now) {
   for (const auto& [name, value] : now.items()) {
     const auto old = then.find(name);
     if (old != then.end() && *old == value) continue;
-    // Devices differ in rounding only. Threads are the CPU's.
+    // Devices differ in rounding only. Threads only matter on the CPU.
     if (name == "device" || (name == "threads" && !is_same_device)) continue;
     if (name == "workers") {
-      more_workers = "; begun with --global_batch_size a training goes on with any number of them";
+      more_workers = "; only a training with --global_batch_size can change it";
     }
     if (name == "epochs") {
-      // A constant rate does not know where the end is.
+      // A constant rate does not depend on the end.
       if (now.value("lr_schedule", "") == "constant") continue;
       more_epochs =
           "; the linear schedule has lowered the rate for the old number of epochs: only a "
-          "training "
-          "begun with --lr_schedule constant can be given more";
+          "training with --lr_schedule constant can change it";
     }
     differences += (differences.empty() ? "" : ", ") + name_for_people(name) + " was " +
                    (old == then.end() ? "not known" : text_of(*old)) + " and is now " +
@@ -91,8 +89,8 @@ void refuse_other_settings(const Checkpoint& checkpoint, const Settings& now) {
   }
   if (differences.empty()) return;
   refuse(checkpoint, "is of another training: " + differences +
-                         " (go on with the old settings, or use another --checkpoint_dir" +
-                         more_workers + more_epochs + ")");
+                         " (use the old settings or another --checkpoint_dir" + more_workers +
+                         more_epochs + ")");
 }
 
 }  // namespace

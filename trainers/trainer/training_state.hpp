@@ -1,5 +1,5 @@
-// What training needs to go on as if nothing had happened, as a checkpoint and back. There is no
-// random generator to save: every random number is a function of the seed and the epoch.
+// Training state for checkpoints, from which training continues with identical results. No state of
+// a random generator is needed, since random numbers are functions of seed and epoch.
 #pragma once
 
 #include "trainers/trainer/model.hpp"
@@ -13,32 +13,33 @@
 namespace trainer {
 
 struct Progress {
-  std::int64_t step = 0;          ///< optimizer steps so far
-  std::int64_t epoch = 0;         ///< the one under way, from 0
-  std::int64_t samples_used = 0;  ///< of this epoch, by all workers: a prefix of its order
-  double epoch_loss = 0;          ///< summed over these samples
+  std::int64_t step = 0;   ///< number of completed optimizer steps
+  std::int64_t epoch = 0;  ///< current epoch, from 0
+  /// samples that all workers have used in this epoch: a prefix of its order
+  std::int64_t samples_used = 0;
+  double epoch_loss = 0;  ///< sum over these samples
 
   bool operator==(const Progress&) const = default;
 };
 
-/// That of the last step, from 1; 0 before the first.
+/// Returns the epoch of the last step, from 1; 0 before the first step.
 std::int64_t epoch_of_last_step(const Progress& progress);
 
-/// An object: name and value of every setting on which the parameters depend, bit for bit. Options
-/// have their names, without dashes.
+/// JSON object with names and values of all settings that affect the parameters. Options are named
+/// without dashes.
 using Settings = nlohmann::json;
 
 /// Waits for the device.
 ddprun::Checkpoint to_checkpoint(const Model& model, Optimizer& optimizer, const Progress& progress,
                                  const Settings& settings);
 
-/// Fills `model` and `optimizer` and returns the progress, also of a checkpoint from another kind
-/// of device. Throws Error{Errc::usage} naming each
-/// setting that was another when the checkpoint was made, or the section that does not fit.
+/// Restores `model` and `optimizer` and returns the progress; also from another kind of device.
+/// Throws Error{Errc::usage} with all settings that differ from the checkpoint, or with the section
+/// that does not fit.
 Progress restore(const ddprun::Checkpoint& checkpoint, Model& model, Optimizer& optimizer,
                  const Settings& settings);
 
-/// FNV-1a over the bits of all parameters and buffers. Waits for the device.
+/// FNV-1a over all parameters and buffers. Waits for the device.
 std::uint64_t hash_of(const Model& model);
 
 }  // namespace trainer
