@@ -107,7 +107,7 @@ TEST_SUITE("trainer idx files") {
         {idx(0x0d03, {1, 1, 1}, "abcd"), "magic number"},
         {idx(kImages, {2, 0, 2}, ""), "dimension 1 is 0"},
         {idx(kImages, {2, 2, 2}, "abcdefg"), "truncated"},
-        {idx(kImages, {2, 2, 2}, "abcdefghi"), "goes on"},
+        {idx(kImages, {2, 2, 2}, "abcdefghi"), "has data after"},
         {idx(kImages, {0xffffffff, 0xffffffff, 0xffffffff}, "a"), "claims more than"},
         {idx(kImages, {1 << 20, 1 << 10, 2}, "a"), "claims more than"},
         {idx(kImages, {1 << 20, 1 << 10, 1}, "a"), "truncated"},
