@@ -4,7 +4,6 @@
 #include "launcher/config/identity.hpp"
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
-#include "launcher/report/exit_record.hpp"
 #include "launcher/report/flights_record.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
@@ -12,6 +11,7 @@
 #include "rendezvous/membership/command.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace ddprun {
@@ -21,8 +21,26 @@ namespace {
 /// Of one node: a collective error fails all of its workers, and the report names few.
 constexpr std::size_t kFailuresMax = 16;
 
+/// Of each text of an exit: all failures of a node fit into one message.
+constexpr std::size_t kTextBytesMax = 4 * 1024;
+
+/// The exit with bounded texts, and with those that reports show only of the first failure if it
+/// `is_first`.
+WorkerExited shortened(WorkerExited exit, bool is_first) {
+  const auto shorten = [](std::string& text) { text.resize(std::min(text.size(), kTextBytesMax)); };
+  for (auto* text : {&exit.error_traceback, &exit.hint}) {
+    if (!is_first) text->clear();
+  }
+  if (!is_first) exit.last_lines.clear();
+  for (auto* text : {&exit.ended_before, &exit.error_message, &exit.error_traceback, &exit.hint})
+    shorten(*text);
+  if (exit.still_running) shorten(*exit.still_running);
+  for (auto& line : exit.last_lines) shorten(line);
+  return exit;
+}
+
 WorkerExited exit_of(const membership::Failure& failure) {
-  if (const auto exit = from_record(failure.record)) return *exit;
+  if (failure.exit) return *failure.exit;
   WorkerExited exit;
   exit.rank = failure.rank;
   exit.node = failure.node;
@@ -129,7 +147,7 @@ membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& pl
          .ran_seconds = exit.ran_seconds,
          .description = describe_failure(exit) + (plan.nodes ? " on node " + node : ""),
          .node = node,
-         .record = to_record(exit, ended.failures.empty())});
+         .exit = shortened(exit, ended.failures.empty())});
   }
   ended.flights = to_flights_record(end.flights);
   if (end.still_running && !failures.empty()) {

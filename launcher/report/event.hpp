@@ -19,6 +19,7 @@ namespace ddprun {
 
 using membership::OutcomeScope;
 using membership::RunResult;
+using membership::WorkerExited;
 
 /// The run begins; of one node: the store is ready.
 struct RunStarted {
@@ -94,44 +95,6 @@ struct WorkerNotStarted {
   bool ends_the_run = true;  ///< false: costs a restart, as a crash of the worker does
 
   bool operator==(const WorkerNotStarted&) const = default;
-};
-
-/// How a worker ended.
-struct WorkerExited {
-  int attempt = 0;
-  int rank = 0;
-  int local_rank = 0;
-  pid_t pid = 0;
-  std::string node{};             ///< its node's name; empty in a run of one
-  int exit_code = 0;              ///< meaningful if signal is 0
-  int signal = 0;                 ///< the signal that ended it, or 0
-  bool was_stopped = false;       ///< the agent had asked it to stop before it ended: not a cause
-  bool was_forwarded = false;     ///< the agent had received this signal and forwarded it
-  bool is_out_of_memory = false;  ///< the kernel's out-of-memory killer did it
-  std::int64_t peak_memory_bytes = 0;
-  double ran_seconds = 0;                                           ///< from start to end
-  std::optional<std::chrono::system_clock::time_point> ended_at{};  ///< by its node's clock
-  std::optional<std::filesystem::path> core_file;
-  std::string error_message;    ///< from its error file, or empty
-  std::string error_traceback;  ///< from its error file, or empty
-  /// When it recorded the error, if the file says so.
-  std::optional<std::chrono::system_clock::time_point> error_time{};
-  std::vector<std::string> last_lines;  ///< of its standard error, oldest first
-  std::string hint{};                   ///< what its last lines mean, with a remedy; or empty
-  std::filesystem::path log_folder{};   ///< of this worker in this attempt; empty: none is kept
-
-  /// Of one that ended with exit code 0 and should not have: "before it entered collective 3 ...".
-  std::string ended_before{};
-
-  bool was_started = true;  ///< false: `error_message` is the reason, `pid` meaningless
-  /// Of a worker that SIGKILL has not ended, "65 s after SIGKILL: state D ..."; nothing: it has
-  /// ended. Exit code and signal then mean nothing.
-  std::optional<std::string> still_running{};
-
-  bool failed() const {
-    return signal != 0 || exit_code != 0 || !ended_before.empty() || still_running;
-  }
-  bool operator==(const WorkerExited&) const = default;
 };
 
 /// A worker's death was noticed before the kernel had reaped it.

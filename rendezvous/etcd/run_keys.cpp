@@ -1,7 +1,9 @@
 #include "rendezvous/etcd/run_keys.hpp"
 
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/etcd/base64.hpp"
 #include "rendezvous/etcd/record_bounds.hpp"
+#include "rendezvous/membership/codec.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -9,6 +11,7 @@
 #include <charconv>
 #include <cstdint>
 #include <utility>
+#include <variant>
 
 namespace ddprun::etcd {
 
@@ -22,7 +25,7 @@ namespace {
 using Json = nlohmann::json;
 
 /// Of the values' form, for agents of different versions.
-constexpr int kVersion = 3;
+constexpr int kVersion = 4;
 
 /// Enough for any run, and for any restart_window's restarts.
 constexpr std::size_t kListMax = 100'000;
@@ -30,9 +33,6 @@ constexpr std::size_t kListMax = 100'000;
 /// A hundred years: far from where sums of times overflow.
 constexpr std::chrono::duration<std::uint64_t, std::milli> kTimeMax =
     std::chrono::hours(24 * 365 * 100);
-
-constexpr std::array<const char*, 5> kResults = {"succeeded", "failed", "not_started",
-                                                 "interrupted", "no_rendezvous"};
 
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -72,16 +72,6 @@ class Reader {
     const bool is_unsigned_giant = value->is_number_unsigned() && number < 0;
     if (number < least || number > most || is_unsigned_giant) return fail(least);
     return static_cast<int>(number);
-  }
-
-  double number(const char* name) {
-    const Json* value = find(name);
-    return value != nullptr && value->is_number() ? value->get<double>() : fail(0.0);
-  }
-
-  bool flag(const char* name) {
-    const Json* value = find(name);
-    return value != nullptr && value->is_boolean() ? value->get<bool>() : fail(false);
   }
 
   std::string text(const char* name) {
@@ -178,40 +168,18 @@ std::optional<RunRecord> read_record(const std::string& value) {
   return record;
 }
 
-std::optional<Failure> read_failure(const Json& json) {
-  Reader reader(json);
-  Failure failure{.rank = reader.integer("rank", 0, kMany),
-                  .is_victim = reader.flag("is_victim"),
-                  .ran_seconds = reader.number("ran_seconds"),
-                  .description = reader.text("description"),
-                  .node = reader.text("node"),
-                  .record = reader.text("record")};
-  if (!reader.is_good()) return std::nullopt;
-  return failure;
-}
-
 std::optional<RunOutcome> read_outcome(const std::string& value) {
   const auto json = parse(value);
   Reader reader(json);
   reader.check_version();
-  RunOutcome outcome{.rounds = reader.integer("rounds", 0, kMany),
-                     .reason = reader.text("reason"),
-                     .signal = reader.integer("signal", 0, membership::kSignalMax)};
-  const auto result = reader.text("result");
-  const auto named = std::find(kResults.begin(), kResults.end(), result);
-  if (named == kResults.end()) return std::nullopt;
-  outcome.result = static_cast<membership::RunResult>(named - kResults.begin());
-  for (const auto& entry : reader.list("failures")) {
-    auto failure = read_failure(entry);
-    if (!failure) return std::nullopt;
-    outcome.failures.push_back(std::move(*failure));
-  }
-  for (const auto& entry : reader.list("flights")) {
-    if (!entry.is_string()) return std::nullopt;
-    outcome.flights.push_back(entry.get<std::string>());
-  }
-  if (!reader.is_good()) return std::nullopt;
-  return outcome;
+  const auto bytes = from_base64(reader.text("finish"));
+  if (!reader.is_good() || !bytes) return std::nullopt;
+  membership::MessageReader<membership::CoordinatorMessage> messages(kOutcomeBytesMax);
+  messages.take(*bytes);
+  auto message = messages.next();
+  auto* finish = message ? std::get_if<membership::Finish>(&*message) : nullptr;
+  if (finish == nullptr) return std::nullopt;
+  return std::move(finish->outcome);
 }
 
 Json past_node(const PastNode& node) {
@@ -221,22 +189,9 @@ Json past_node(const PastNode& node) {
 }
 
 std::string whole_outcome_text(const RunOutcome& outcome) {
-  Json failures = Json::array();
-  for (const auto& failure : outcome.failures) {
-    failures.push_back({{"rank", failure.rank},
-                        {"is_victim", failure.is_victim},
-                        {"ran_seconds", failure.ran_seconds},
-                        {"description", failure.description},
-                        {"node", failure.node},
-                        {"record", failure.record}});
-  }
-  return dump({{"version", kVersion},
-               {"result", kResults.at(static_cast<std::size_t>(outcome.result))},
-               {"rounds", outcome.rounds},
-               {"reason", outcome.reason},
-               {"signal", outcome.signal},
-               {"failures", failures},
-               {"flights", outcome.flights}});
+  std::string bytes;
+  append_message(bytes, membership::CoordinatorMessage(membership::Finish{outcome}));
+  return dump({{"version", kVersion}, {"finish", to_base64(bytes)}});
 }
 
 std::string why_not_understood(const std::string& value) {
@@ -301,7 +256,7 @@ std::string outcome_text(const RunOutcome& outcome) {
   // The first is the cause; the last are the least.
   for (auto failure = told.failures.rbegin();
        failure != told.failures.rend() && text.size() > kOutcomeBytesMax; ++failure) {
-    if (std::exchange(failure->record, {}).empty()) continue;
+    if (!std::exchange(failure->exit, {})) continue;
     text = whole_outcome_text(told);
   }
   while (!told.failures.empty() && text.size() > kOutcomeBytesMax) {

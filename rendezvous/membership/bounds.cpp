@@ -11,10 +11,10 @@ namespace ddprun::membership {
 namespace {
 
 // Numbers and lengths of one failure, and of one node of a round.
-constexpr std::size_t kFailureFieldsBytes = 4 + 1 + 8 + 3 * 4;
+constexpr std::size_t kFailureFieldsBytes = 4 + 1 + 8 + 2 * 4 + 1;
 constexpr std::size_t kPlaceFieldsBytes = 3 * 4;
 // A outcome's reason is a node's with some words around it.
-static_assert(2 * kReasonBytesMax + kRecordBytesMax + kAllFlightsBytesMax +
+static_assert(2 * kReasonBytesMax + kExitBytesMax + kAllFlightsBytesMax +
                   kFailuresMax * (kFailureFieldsBytes + kDescriptionBytesMax + kNameBytesMax) <=
               kMessageBytesMax / 2);
 static_assert(kRoundNodesMax * (kPlaceFieldsBytes + 2 * kNameBytesMax) + 100 <= kMessageBytesMax);
@@ -59,12 +59,17 @@ NodeMessage within_bounds(NodeMessage message) {
 
 void bound_failures(std::vector<Failure>& failures) {
   failures.resize(std::min(failures.size(), kFailuresMax));
-  std::size_t record_bytes = 0;
+  std::size_t exit_bytes = 0;
   for (auto& failure : failures) {
     cut(failure.description, kDescriptionBytesMax);
     cut(failure.node, kNameBytesMax);
-    if (record_bytes + failure.record.size() > kRecordBytesMax) failure.record.clear();
-    record_bytes += failure.record.size();
+    if (!failure.exit) continue;
+    const auto bytes = encoded_bytes(*failure.exit);
+    if (exit_bytes + bytes > kExitBytesMax) {
+      failure.exit.reset();
+    } else {
+      exit_bytes += bytes;
+    }
   }
 }
 

@@ -19,8 +19,8 @@ inline constexpr std::size_t kDescriptionBytesMax = std::size_t{1} << 10;
 /// Enough for any report; a collective error fails a thousand ranks at once.
 inline constexpr std::size_t kFailuresMax = 64;
 
-/// Of the records of one message's failures together.
-inline constexpr std::size_t kRecordBytesMax = std::size_t{1} << 20;
+/// Of the exits of one message's failures together.
+inline constexpr std::size_t kExitBytesMax = std::size_t{1} << 20;
 
 /// Of what one node tells of its workers' collectives, and of what all of a round do; more is left
 /// out.
@@ -35,7 +35,7 @@ inline constexpr std::size_t kNamesListedMax = 64;
 inline constexpr std::size_t kRoundNodesMax = 4096;
 
 /// The message with its texts cut, a cut one ending in "...", and its lists shortened. Failures
-/// whose records are too much together stay without them.
+/// whose exits are too much together stay without them.
 NodeMessage within_bounds(NodeMessage message);
 
 /// As for a message.

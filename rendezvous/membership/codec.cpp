@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <concepts>
+#include <filesystem>
 #include <limits>
 #include <tuple>
 #include <type_traits>
@@ -38,7 +39,13 @@ auto fields(M& m) {
   } else if constexpr (is<Probed>(static_cast<M*>(nullptr))) {
     return std::tie(m.number, m.unreachable);
   } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
-    return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.record);
+    return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.exit);
+  } else if constexpr (is<WorkerExited>(static_cast<M*>(nullptr))) {
+    return std::tie(m.attempt, m.rank, m.local_rank, m.pid, m.node, m.exit_code, m.signal,
+                    m.was_stopped, m.was_forwarded, m.is_out_of_memory, m.peak_memory_bytes,
+                    m.ran_seconds, m.ended_at, m.core_file, m.error_message, m.error_traceback,
+                    m.error_time, m.last_lines, m.hint, m.log_folder, m.ended_before, m.was_started,
+                    m.still_running);
   } else if constexpr (is<WorkersFailing>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.reason, m.were_asked);
   } else if constexpr (is<StopWorkers>(static_cast<M*>(nullptr))) {
@@ -69,6 +76,9 @@ auto fields(M& m) {
   }
 }
 
+/// A hundred years: far from where sums of times overflow.
+constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365 * 100);
+
 class Writer {
  public:
   explicit Writer(std::string& out) : out_(out) {}
@@ -83,6 +93,11 @@ class Writer {
   void put(std::chrono::milliseconds value) {
     wire::append_integer(out_, std::int64_t{value.count()});
   }
+  void put(std::chrono::system_clock::time_point value) {
+    const auto since = std::chrono::floor<std::chrono::milliseconds>(value.time_since_epoch());
+    put(std::clamp(since, std::chrono::milliseconds(0), kLongest));
+  }
+  void put(const std::filesystem::path& path) { put(path.string()); }
   template <typename Enum>
   requires std::is_enum_v<Enum>
   void put(Enum value) { wire::append_integer(out_, static_cast<std::uint8_t>(value)); }
@@ -124,6 +139,10 @@ bool is_sound(const RunOutcome& outcome) {
 }
 bool is_sound(const Failure& failure) {
   return failure.rank >= 0 && failure.ran_seconds >= 0 && std::isfinite(failure.ran_seconds);
+}
+bool is_sound(const WorkerExited& exit) {
+  return exit.rank >= 0 && exit.signal >= 0 && exit.signal <= kSignalMax &&
+         std::isfinite(exit.ran_seconds);
 }
 bool is_sound(const ProbeAddress& address) {
   return address.host.size() <= kAddressBytesMax;
@@ -177,6 +196,18 @@ class Reader {
     value = std::chrono::milliseconds(count);
     return true;
   }
+  bool get(std::chrono::system_clock::time_point& value) {
+    std::chrono::milliseconds since{};
+    if (!get(since)) return false;
+    value = std::chrono::system_clock::time_point(since);
+    return true;
+  }
+  bool get(std::filesystem::path& path) {
+    std::string text;
+    if (!get(text)) return false;
+    path = text;
+    return true;
+  }
   bool get(RunResult& value) { return get_enum(value, kLastSharedResult); }
   bool get(OutcomeScope& value) { return get_enum(value, OutcomeScope::node); }
   template <typename Item>
@@ -218,9 +249,6 @@ class Reader {
     value = static_cast<Enum>(byte);
     return true;
   }
-
-  /// A hundred years: far from where sums of times overflow.
-  static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365 * 100);
 
   std::string_view rest_;
 };
@@ -272,6 +300,12 @@ std::optional<Greeting> read_greeting(std::string_view bytes) {
   Greeting greeting{.bytes = begin.size() + end + 1};
   std::from_chars(digits.data(), digits.data() + digits.size(), greeting.version);
   return greeting;
+}
+
+std::size_t encoded_bytes(const WorkerExited& exit) {
+  std::string bytes;
+  Writer(bytes).put(exit);
+  return bytes.size();
 }
 
 void append_message(std::string& out, const NodeMessage& message) {

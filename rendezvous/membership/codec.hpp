@@ -36,6 +36,9 @@ struct Greeting {
 /// From the bytes that a connection begins with; nothing if there must be more of them.
 std::optional<Greeting> read_greeting(std::string_view bytes);
 
+/// The bytes that it takes in a message.
+std::size_t encoded_bytes(const WorkerExited& exit);
+
 void append_message(std::string& out, const NodeMessage& message);
 void append_message(std::string& out, const CoordinatorMessage& message);
 

@@ -8,15 +8,17 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <sys/types.h>
 #include <variant>
 #include <vector>
 
 namespace ddprun::membership {
 
 /// Of this set of messages. Two agents that differ in it do not understand each other.
-inline constexpr std::uint32_t kProtocolVersion = 7;
+inline constexpr std::uint32_t kProtocolVersion = 8;
 
 /// Rounds and restarts as nodes know them: no run has so many, and there is room to count on.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -38,14 +40,52 @@ struct ProbeAddress {
   bool operator==(const ProbeAddress&) const = default;
 };
 
+/// How a worker ended.
+struct WorkerExited {
+  int attempt = 0;
+  int rank = 0;
+  int local_rank = 0;
+  pid_t pid = 0;
+  std::string node{};             ///< its node's name; empty in a run of one
+  int exit_code = 0;              ///< meaningful if signal is 0
+  int signal = 0;                 ///< the signal that ended it, or 0
+  bool was_stopped = false;       ///< the agent had asked it to stop before it ended: not a cause
+  bool was_forwarded = false;     ///< the agent had received this signal and forwarded it
+  bool is_out_of_memory = false;  ///< the kernel's out-of-memory killer did it
+  std::int64_t peak_memory_bytes = 0;
+  double ran_seconds = 0;                                           ///< from start to end
+  std::optional<std::chrono::system_clock::time_point> ended_at{};  ///< by its node's clock
+  std::optional<std::filesystem::path> core_file;
+  std::string error_message;    ///< from its error file, or empty
+  std::string error_traceback;  ///< from its error file, or empty
+  /// When it recorded the error, if the file says so.
+  std::optional<std::chrono::system_clock::time_point> error_time{};
+  std::vector<std::string> last_lines;  ///< of its standard error, oldest first
+  std::string hint{};                   ///< what its last lines mean, with a remedy; or empty
+  std::filesystem::path log_folder{};   ///< of this worker in this attempt; empty: none is kept
+
+  /// Of one that ended with exit code 0 and should not have: "before it entered collective 3 ...".
+  std::string ended_before{};
+
+  bool was_started = true;  ///< false: `error_message` is the reason, `pid` meaningless
+  /// Of a worker that SIGKILL has not ended, "65 s after SIGKILL: state D ..."; nothing: it has
+  /// ended. Exit code and signal then mean nothing.
+  std::optional<std::string> still_running{};
+
+  bool failed() const {
+    return signal != 0 || exit_code != 0 || !ended_before.empty() || still_running;
+  }
+  bool operator==(const WorkerExited&) const = default;
+};
+
 /// A worker that failed, as others need to know it.
 struct Failure {
   int rank = 0;
-  bool is_victim = false;   ///< it blames a peer
-  double ran_seconds = 0;   ///< from its start to its end
-  std::string description;  ///< "rank 2 (pid 4711) was killed by SIGKILL"
-  std::string node;         ///< the name of its node
-  std::string record{};     ///< all that the launcher knows of it; opaque here
+  bool is_victim = false;              ///< it blames a peer
+  double ran_seconds = 0;              ///< from its start to its end
+  std::string description;             ///< "rank 2 (pid 4711) was killed by SIGKILL"
+  std::string node;                    ///< the name of its node
+  std::optional<WorkerExited> exit{};  ///< details for reports; empty: left out for their size
 
   bool operator==(const Failure&) const = default;
 };

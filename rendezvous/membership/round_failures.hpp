@@ -34,7 +34,7 @@ class RoundFailures {
   /// How long the worker that is to blame had run.
   std::chrono::duration<double> ran() const;
 
-  /// Puts the failures, first cause first, and the flights into `outcome`; records are left out
+  /// Puts the failures, first cause first, and the flights into `outcome`; exits are left out
   /// where they would not fit into a message.
   void tell(RunOutcome& outcome) const;
 

@@ -48,7 +48,7 @@ RunOutcome outcome() {
                         .ran_seconds = 1.5,
                         .description = "rank 3 failed",
                         .node = "b",
-                        .record = R"({"pid": 7})"}},
+                        .exit = membership::WorkerExited{.pid = 7}}},
           .flights = {R"([{"rank": 3}])", ""}};
 }
 
@@ -167,7 +167,7 @@ TEST_SUITE("etcd keys") {
     CHECK(seen("/ddprun/run/other", "whatever") == EtcdSnapshot{.revision = 9});
   }
 
-  TEST_CASE("every result of a run has its word") {
+  TEST_CASE("etcd holds every result of a run") {
     for (const auto result :
          {membership::RunResult::succeeded, membership::RunResult::not_started,
           membership::RunResult::interrupted, membership::RunResult::no_rendezvous}) {
@@ -186,18 +186,19 @@ TEST_SUITE("etcd keys") {
     };
     auto ended = outcome();
     const std::string much(kOutcomeBytesMax / 2, 'x');
-    ended.failures = {{.rank = 1, .record = much}, {.rank = 2, .record = "a"}};
-    ended.flights = {much};
+    const membership::WorkerExited large{.error_message = much};
+    ended.failures = {{.rank = 1, .exit = large}, {.rank = 2, .exit = membership::WorkerExited{}}};
+    ended.flights = {much, much};
     auto expected = ended;
     expected.flights.clear();
     CHECK(kept(ended) == expected);
-    ended.failures.push_back({.rank = 3, .record = much});
+    ended.failures.push_back({.rank = 3, .exit = large});
     expected = ended;
     expected.flights.clear();
-    expected.failures[2].record.clear();
+    expected.failures[2].exit.reset();
     CHECK(kept(ended) == expected);
-    ended.failures[0].record = much + much;
-    for (auto& failure : expected.failures) failure.record.clear();
+    ended.failures[0].exit->error_message = much + much + much;
+    for (auto& failure : expected.failures) failure.exit.reset();
     CHECK(kept(ended) == expected);
   }
 
@@ -218,25 +219,23 @@ TEST_SUITE("etcd keys") {
     const std::vector<std::pair<std::string, std::string>> bad = {
         {kKeys.coordinator(), ""},
         {kKeys.coordinator(), "{}"},
-        {kKeys.coordinator(), R"({"version":3,"node":"b","host":"","port":1})"},
-        {kKeys.coordinator(), R"({"version":3,"node":"b","host":"h","port":65536})"},
-        {kKeys.coordinator(), R"({"version":3,"node":"b","host":"h","port":"1"})"},
+        {kKeys.coordinator(), R"({"version":4,"node":"b","host":"","port":1})"},
+        {kKeys.coordinator(), R"({"version":4,"node":"b","host":"h","port":65536})"},
+        {kKeys.coordinator(), R"({"version":4,"node":"b","host":"h","port":"1"})"},
         {kKeys.record(), cut},
-        {kKeys.record(), changed(text, "\"version\":3", "\"version\":1")},
+        {kKeys.record(), changed(text, "\"version\":4", "\"version\":1")},
         {kKeys.record(), changed(text, "\"round\":4", "\"round\":-2")},
         {kKeys.record(), changed(text, "\"round\":4", "\"round\":18446744073709551615")},
         {kKeys.record(), changed(text, "\"nodes\":[", "\"nodes\":[7,")},
         {kKeys.record(), changed(text, "[1234]", "[-1]")},
         {kKeys.record(), changed(text, "[1234]", deep + end)},
-        {kKeys.outcome(),
-         changed(outcome_text(outcome()), "\"failures\":[", "\"failures\":[" + deep + end + ",")},
         {kKeys.record(), changed(text, "\"host\":{", "\"host\":7,\"other\":{")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"fedcba98765432100\"")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"0x1\"")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"\"")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "1")},
-        {kKeys.outcome(), R"({"version":3,"result":"sunk"})"},
-        {kKeys.outcome(), changed(outcome_text(outcome()), "\"rank\":3", "\"rank\":\"3\"")},
+        {kKeys.outcome(), R"({"version":4,"finish":"c3Vuaw=="})"},
+        {kKeys.outcome(), changed(outcome_text(outcome()), "\"finish\":\"", "\"finish\":\"*")},
     };
     for (const auto& row : bad) {
       const auto& key = row.first;
@@ -275,7 +274,7 @@ TEST_SUITE("etcd keys") {
     };
     CHECK(problem(R"({"version":99,"round":{}})") ==
           "etcd's key /ddprun/run/record was written by another version of ddprun, which all nodes "
-          "of a run must have (version 99 of its values, here 3); use another --rdzv_id, or delete "
+          "of a run must have (version 99 of its values, here 4); use another --rdzv_id, or delete "
           "the key if no run uses it");
     CHECK(problem("hello") ==
           "etcd's key /ddprun/run/record has a value that ddprun does not write; use another "

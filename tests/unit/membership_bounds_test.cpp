@@ -19,7 +19,10 @@ namespace {
 const std::string kEndless(5 << 20, 'x');
 
 Failure endless_failure() {
-  return {.ran_seconds = 60, .description = kEndless, .node = kEndless, .record = kEndless};
+  return {.ran_seconds = 60,
+          .description = kEndless,
+          .node = kEndless,
+          .exit = WorkerExited{.error_message = kEndless}};
 }
 
 std::size_t bytes_of(const auto& message) {
@@ -83,13 +86,14 @@ TEST_SUITE("membership bounds") {
     CHECK(std::get<Leave>(within_bounds(Leave{.reason = "short"})).reason == "short");
   }
 
-  TEST_CASE("records are kept as far as they fit, the first ones first") {
+  TEST_CASE("exits are kept as far as they fit, the first ones first") {
     std::vector<Failure> failures(kFailuresMax + 1);
-    for (auto& failure : failures) failure.record = std::string(kRecordBytesMax / 4, 'r');
+    for (auto& failure : failures)
+      failure.exit = WorkerExited{.error_message = std::string(kExitBytesMax / 5, 'r')};
     bound_failures(failures);
     REQUIRE(failures.size() == kFailuresMax);
-    CHECK_FALSE(failures[3].record.empty());
-    CHECK(failures[4].record.empty());
+    CHECK(failures[3].exit);
+    CHECK_FALSE(failures[4].exit);
   }
 
   TEST_CASE("an outcome over many nodes with much to say fits into a message") {

@@ -12,12 +12,35 @@ using namespace ddprun::membership;
 
 namespace {
 
-const Failure kFailure{.rank = 7,
-                       .is_victim = true,
-                       .ran_seconds = 1.25,
-                       .description = "rank 7 failed",
-                       .node = "b",
-                       .record = std::string("\0{}", 3)};
+const Failure kFailure{
+    .rank = 7,
+    .is_victim = true,
+    .ran_seconds = 1.25,
+    .description = "rank 7 failed",
+    .node = "b",
+    .exit = WorkerExited{.attempt = 2,
+                         .rank = 7,
+                         .local_rank = 1,
+                         .pid = 4711,
+                         .node = "b",
+                         .exit_code = 3,
+                         .signal = 11,
+                         .was_stopped = true,
+                         .was_forwarded = true,
+                         .is_out_of_memory = true,
+                         .peak_memory_bytes = std::int64_t{5} << 30,
+                         .ran_seconds = 1.25,
+                         .ended_at = std::chrono::sys_days(std::chrono::year(2026) / 11 / 21),
+                         .core_file = "/tmp/core",
+                         .error_message = std::string("\0{}", 3),
+                         .error_traceback = "t",
+                         .error_time = std::chrono::sys_days(std::chrono::year(2026) / 11 / 20),
+                         .last_lines = {"first", "\xff"},
+                         .hint = "h",
+                         .log_folder = "/logs/7",
+                         .ended_before = "before",
+                         .was_started = false,
+                         .still_running = ""}};
 
 const std::vector<NodeMessage> kFromNodes = {
     Join{.run_id = "r",

@@ -1,8 +1,6 @@
 // What nodes tell each other of their workers, and what they make of it.
 #include "launcher/agent/placement.hpp"
 
-#include "launcher/report/exit_record.hpp"
-
 #include <doctest/doctest.h>
 
 #include <csignal>
@@ -46,6 +44,7 @@ WorkerExited full_exit() {
   exit.error_message = "oh";
   exit.error_traceback = "dear";
   exit.last_lines = {"first", "last"};
+  exit.hint = "a remedy";
   exit.log_folder = "/logs/5";
   return exit;
 }
@@ -118,15 +117,15 @@ TEST_SUITE("placement") {
     CHECK(ended.not_started.empty());
     REQUIRE(ended.failures.size() == 1);
     CHECK(ended.failures[0].description == "rank 1 could not be started on node b");
-    CHECK_FALSE(from_record(ended.failures[0].record)->was_started);
+    CHECK_FALSE(ended.failures[0].exit->was_started);
   }
 
-  TEST_CASE("the outcome gives the same report everywhere, also without a record") {
+  TEST_CASE("the outcome gives the same report everywhere, also without an exit") {
     membership::RunOutcome outcome{.result = RunResult::failed,
                                    .scope = OutcomeScope::node,
                                    .rounds = 3,
                                    .reason = "rank 5 failed",
-                                   .failures = {{.rank = 5, .record = to_record(full_exit(), true)},
+                                   .failures = {{.rank = 5, .exit = full_exit()},
                                                 {.rank = 6, .description = "gone", .node = "c"}}};
     LaunchPlan plan;
     plan.options.exit_code = ExitCodePolicy::worker;
@@ -192,64 +191,29 @@ TEST_SUITE("placement") {
   }
 }
 
-TEST_SUITE("exit record") {
-  TEST_CASE("a record gives back what it was made of") {
-    CHECK(from_record(to_record(full_exit(), true)) == full_exit());
-    CHECK(from_record(to_record(exit_of_rank(0), true)) == exit_of_rank(0));
-  }
-
-  TEST_CASE("the record of a process that runs without a description is not that of an ended one") {
-    auto exit = exit_of_rank(0);
-    exit.still_running = "";
-    CHECK(from_record(to_record(exit, true)) == exit);
-  }
-
-  TEST_CASE("only the first failure's record has lines and traceback") {
+TEST_SUITE("exits in failures") {
+  TEST_CASE("only the first failure has lines, traceback and hint") {
+    AttemptEnd end;
+    end.exits = {full_exit(), full_exit()};
+    const auto failures = make_end(end, plan_of("b")).failures;
+    REQUIRE(failures.size() == 2);
+    CHECK(failures[0].exit == full_exit());
     auto expected = full_exit();
     expected.last_lines.clear();
     expected.error_traceback.clear();
-    CHECK(from_record(to_record(full_exit(), false)) == expected);
+    expected.hint.clear();
+    CHECK(failures[1].exit == expected);
   }
 
-  TEST_CASE("long texts are cut off, and bytes that are no UTF-8 replaced") {
-    auto exit = exit_of_rank(0);
-    exit.error_message = std::string(100'000, 'x');
-    exit.last_lines = {std::string(100'000, 'y'), "\xff"};
-    const auto read = from_record(to_record(exit, true));
-    REQUIRE(read);
-    CHECK(read->error_message == std::string(4096, 'x'));
-    CHECK(read->last_lines[0] == std::string(4096, 'y'));
-    CHECK(read->last_lines[1] == "\xef\xbf\xbd");
-  }
-
-  TEST_CASE("a time that no clock shows becomes the nearest that one can") {
-    const auto whole = to_record(full_exit(), true);
-    const std::string key = "\"ended_at_ms\":";
-    const auto begin = whole.find(key) + key.size();
-    const auto with = [&](const std::string& count) {
-      auto record = whole;
-      record.replace(begin, whole.find(',', begin) - begin, count);
-      const auto exit = from_record(record);
-      REQUIRE(exit);
-      REQUIRE(exit->ended_at);
-      return *exit->ended_at;
-    };
-    using std::chrono::sys_days;
-    CHECK(with("9223372036854775807") == sys_days(std::chrono::year(2200) / 1 / 1));
-    CHECK(with("-9223372036854775808") == sys_days(std::chrono::year(1970) / 1 / 1));
-    CHECK(with("1000") == sys_days(std::chrono::year(1970) / 1 / 1) + std::chrono::seconds(1));
-  }
-
-  TEST_CASE("what is no record gives nothing") {
-    const auto whole = to_record(full_exit(), true);
-    CHECK_FALSE(from_record(""));
-    CHECK_FALSE(from_record("[]"));
-    CHECK_FALSE(from_record("{}"));
-    CHECK_FALSE(from_record(std::string_view(whole).substr(0, whole.size() - 1)));
-    CHECK_FALSE(from_record(std::string(100'000, '[')));
-    auto giant = whole;
-    giant.insert(giant.find(',', giant.find("\"ended_at_ms\":")), "e30");
-    CHECK_FALSE(from_record(giant));
+  TEST_CASE("long texts of an exit are cut off") {
+    AttemptEnd end;
+    end.exits = {exit_of_rank(0)};
+    end.exits[0].error_message = std::string(100'000, 'x');
+    end.exits[0].last_lines = {std::string(100'000, 'y')};
+    const auto exit = make_end(end, plan_of("b")).failures.at(0).exit;
+    REQUIRE(exit);
+    CHECK(exit->error_message == std::string(4096, 'x'));
+    CHECK(exit->last_lines[0] == std::string(4096, 'y'));
   }
 }
 
