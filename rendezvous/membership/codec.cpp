@@ -49,7 +49,7 @@ auto fields(M& m) {
   } else if constexpr (is<WorkersFailing>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.reason, m.were_asked);
   } else if constexpr (is<StopWorkers>(static_cast<M*>(nullptr))) {
-    return std::tie(m.round, m.reason, m.is_orderly);
+    return std::tie(m.round, m.reason, m.is_orderly, m.signal);
   } else if constexpr (is<WorkersEnded>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.have_succeeded, m.not_started, m.failures, m.flights, m.were_asked,
                     m.no_restart);

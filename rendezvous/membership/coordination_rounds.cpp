@@ -110,7 +110,7 @@ void Coordination::stop_round(const std::string& reason, StopMode mode) {
   phase_ = Phase::stopping;
   for (const auto& [id, member] : roster_.all()) {
     if (member.workers == Workers::running)
-      tell(id, StopWorkers{round_, reason, mode == StopMode::orderly});
+      tell(id, StopWorkers{round_, reason, mode == StopMode::orderly, interrupting_signal_});
   }
   // Workers may have failed because they cannot reach each other.
   if (mode == StopMode::urgent) begin_probe();

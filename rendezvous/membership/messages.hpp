@@ -232,6 +232,7 @@ struct StopWorkers {
   std::string reason;
   /// Nothing is amiss: they may end as when they are asked to, with what they have done saved.
   bool is_orderly = false;
+  int signal = 0;  ///< that ends the run after this round; 0: another round may follow
 
   bool operator==(const StopWorkers&) const = default;
 };

@@ -134,6 +134,7 @@ void NodeStateMachine::lose_connection(const std::string& reason) {
   if (!leaving_.empty() && !has_workers_) {
     return end_interrupted();
   }
+  if (interruption_) return on_message(Finish{*interruption_});
   if (had_joined) {
     loss_ = reason + absence();
     give_up_after_ = rejoin_timeout_;
@@ -323,6 +324,12 @@ void NodeStateMachine::on_message(const membership::StopWorkers& stop) {
   if (has_workers_ && stop.round == join_.last_round) {
     were_asked_ = true;
     has_lost_round_ = !stop.is_orderly;
+    if (stop.signal != 0) {
+      interruption_ = RunOutcome{.result = RunResult::interrupted,
+                                 .rounds = join_.last_round + 1,
+                                 .reason = stop.reason,
+                                 .signal = stop.signal};
+    }
     actions_.emplace_back(EndWorkers{.reason = stop.reason, .is_orderly = stop.is_orderly});
   }
 }

@@ -227,7 +227,8 @@ class NodeStateMachine {
   std::optional<std::string> still_running_;  ///< of earlier workers: as in OwnWorkersEnded
   std::string leaving_;                       ///< why; empty: it is not
   int leaving_signal_ = 0;
-  std::optional<RunOutcome> outcome_;  ///< once it is known, while workers still end
+  std::optional<RunOutcome> interruption_;  ///< outcome if the coordinator announces no other
+  std::optional<RunOutcome> outcome_;       ///< once it is known, while workers still end
   bool has_ended_ = false;
   std::vector<NodeAction> actions_;
 };

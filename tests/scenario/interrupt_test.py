@@ -109,6 +109,19 @@ class InterruptTest(unittest.TestCase):
         self.assertIn("127.0.0.2, which hosts the rendezvous, was asked to stop by SIGINT",
                       self.text(node))
 
+    def test_a_host_that_does_not_wait_for_the_other_nodes(self):
+        script = "trap '' INT TERM; " + BUSY
+        host, node = self.start(2, script), self.start(3, script, ["--shutdown_timeout=1"])
+        for each in (host, node):
+            self.wait_for(each, "at work")
+        for text in ("again to kill them at once", "again to end before them", "left the run"):
+            host.send("\x03")
+            self.wait_for(host, text)
+        self.assertEqual(INTERRUPTED, node.read_to_end() >> 8)
+        self.assertIn("127.0.0.2, which hosts the rendezvous, was asked to stop by SIGINT",
+                      self.text(node))
+        self.assertNotIn("trying again", self.text(node))
+
     def test_again_while_the_workers_take_their_time(self):
         host, node = self.pair("trap 'echo ignored' INT TERM; " + BUSY)
         self.wait_for(node, "at work")

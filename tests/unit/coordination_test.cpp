@@ -254,7 +254,8 @@ TEST_SUITE("coordination") {
     talk.send(1, host, 0);
     talk.join(2, "node2", 0);
     talk.send(1, Leave{"was asked to stop by SIGINT", 2}, 1000);
-    CHECK(talk.told<StopWorkers>(2).size() == 1);
+    REQUIRE(talk.told<StopWorkers>(2).size() == 1);
+    CHECK(talk.told<StopWorkers>(2)[0].signal == 2);
     talk.send(1, WorkersEnded{.round = 0}, 1100);
     talk.send(2, WorkersEnded{.round = 0}, 1200);
     const auto outcome = talk.told<Finish>(2)[0].outcome;

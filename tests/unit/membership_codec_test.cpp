@@ -79,6 +79,7 @@ const std::vector<CoordinatorMessage> kFromCoordinator = {
         .round = 4, .restarts_used = 2, .nodes = {{"a", "x", 2}, {"b", "y", 1}}, .node_rank = 1},
     StopWorkers{4, "node b is lost"},
     StopWorkers{5, "node c has joined", true},
+    StopWorkers{6, "node a was asked to stop", true, 15},
     Finish{{.result = RunResult::failed,
             .rounds = 2,
             .reason = "rank 7 failed",

@@ -147,6 +147,23 @@ TEST_SUITE("node part") {
     }
   }
 
+  TEST_CASE("node: a run that its host has interrupted ends for a node that loses the rendezvous") {
+    auto part = joined();
+    part.apply(MessageReceived{kRound}, at(20));
+    part.apply(MessageReceived{StopWorkers{0, "a was asked to stop", true, 2}}, at(20));
+    auto actions = part.apply(ConnectionLost{"its connection was closed"}, at(30));
+    CHECK(of<Connect>(actions).empty());
+    CHECK(of<Announce>(actions).empty());
+    CHECK(of<EndRun>(actions).empty());  // workers have their grace period
+    actions = part.apply(OwnWorkersEnded{}, at(40));
+    REQUIRE(of<EndRun>(actions).size() == 1);
+    const auto outcome = of<EndRun>(actions)[0].outcome;
+    CHECK(outcome.result == RunResult::interrupted);
+    CHECK(outcome.scope == OutcomeScope::run);
+    CHECK(outcome.signal == 2);
+    CHECK(outcome.reason == "a was asked to stop");
+  }
+
   TEST_CASE("another round is a warning unless the one before was ended in order") {
     for (const bool is_orderly : {false, true}) {
       auto part = joined();
