@@ -29,11 +29,11 @@ namespace {
 /// event reports a change.
 constexpr auto kPause = std::chrono::milliseconds(100);
 
-/// Connections accepted before other work gets its turn.
+/// Maximum connections accepted per turn.
 constexpr int kAcceptedMax = 64;
 
-/// True if the error is that of one connection, which broke while it waited (accept(2)). All others
-/// persist, so that the next attempt follows after a pause.
+/// True if the error concerns a single connection that broke while it was pending (accept(2)).
+/// Other errors persist, so accepting is retried after a pause.
 bool is_of_connection(int error) {
   constexpr std::array kErrors = {ECONNABORTED, EINTR,  EPROTO,       ENETDOWN,   ENOPROTOOPT,
                                   EHOSTDOWN,    ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH};

@@ -1,5 +1,5 @@
-// Listens at an endpoint and hands over each connection as it comes. Runs on the executor's one
-// thread; nothing here blocks but the look-up of a name.
+// Listens at an endpoint and passes on each accepted connection. Runs on the executor's single
+// thread; only the name look-up blocks.
 #pragma once
 
 #include <ddprun/store.hpp>
@@ -14,9 +14,9 @@ namespace ddprun {
 
 class Acceptor {
  public:
-  /// Gets a connected socket, non-blocking and close-on-exec, which is its own from then on.
+  /// Receives a connected, non-blocking, close-on-exec socket and owns it.
   using Take = std::function<void(int fd)>;
-  /// Gets what the operating system has against another connection; trying goes on.
+  /// Receives the operating system's error if no connection can be accepted; accepting is retried.
   using Complain = std::function<void(const std::string& what)>;
 
   /// Binds and listens. Throws as open_listener() does.
@@ -24,24 +24,23 @@ class Acceptor {
            Complain complain);
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
-  ~Acceptor();  ///< as close()
+  ~Acceptor();  ///< calls close()
 
-  /// The address as given, and the port that is bound.
+  /// Returns the address as configured and the bound port.
   const StoreEndpoint& endpoint() const;
 
-  /// Begins to hand over.
+  /// Starts to accept connections.
   void start();
 
-  /// Closes the connections that were made and not yet handed over.
+  /// Closes connections that have not been passed on yet.
   void drop_waiting();
 
-  /// Nothing is handed over any more. May be called twice.
+  /// Stops accepting. May be called twice.
   void close();
 
  private:
   struct State;
-  std::shared_ptr<State>
-      state_;  ///< shared with the coroutine, which ends a little later than this
+  std::shared_ptr<State> state_;  ///< shared with the coroutine, which may outlive this
 };
 
 }  // namespace ddprun

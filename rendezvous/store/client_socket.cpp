@@ -110,7 +110,7 @@ Transfer ClientSocket::receive(char* bytes, std::size_t count, Deadline deadline
     bytes += taken;
     count -= taken;
     if (count == 0) return {};
-    // The answer has hardly ever come when it is first asked for, so wait before looking.
+    // The answer is rarely available immediately, so poll before reading.
     const Transfer readable = wait_for(POLLIN, deadline);
     if (!readable.is_done()) return readable;
     const bool is_large = count >= kBufferBytes;

@@ -1,5 +1,4 @@
-// A blocking TCP connection whose every operation has a deadline. Knows nothing of the protocol.
-// For one thread at a time.
+// A blocking TCP connection with a deadline for each operation. For one thread at a time.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -30,18 +29,17 @@ class ClientSocket {
   ClientSocket& operator=(ClientSocket&& other) noexcept;
   ~ClientSocket() { close(); }
 
-  /// Tries each address of the endpoint once. Returns what went wrong with the last, empty if it
-  /// is connected.
+  /// Tries each address of the endpoint once. Returns the last error; empty on success.
   std::string connect(const StoreEndpoint& endpoint, Deadline deadline);
 
   bool is_open() const { return fd_ >= 0; }
-  /// This end's address in numbers. Throws Error{Errc::system} if it is not connected.
+  /// Returns the numeric local address. Throws Error{Errc::system} if not connected.
   std::string local_address() const;
   void close() noexcept;
 
   Transfer send(std::string_view bytes, Deadline deadline);
 
-  /// Exactly `count` bytes.
+  /// Receives exactly `count` bytes.
   Transfer receive(char* bytes, std::size_t count, Deadline deadline);
 
  private:
@@ -50,7 +48,7 @@ class ClientSocket {
   Transfer wait_for(short events, Deadline deadline) const;
 
   int fd_ = -1;
-  std::array<char, kBufferBytes> buffer_;  ///< received and not yet asked for: [begin_, end_)
+  std::array<char, kBufferBytes> buffer_;  ///< received, not yet consumed bytes: [begin_, end_)
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 };

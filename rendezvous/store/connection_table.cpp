@@ -113,7 +113,7 @@ ConnectionSearch find_connection(const ConnectionEnd& own, const ConnectionEnd& 
     errno = 0;
     std::ifstream table(name);
     if (!table) {
-      // Without IPv6 there is no tcp6.
+      // tcp6 is absent without IPv6.
       if (name == kTables.front()) search.error = errno != 0 ? errno : EIO;
       continue;
     }

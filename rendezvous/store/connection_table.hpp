@@ -25,15 +25,15 @@ struct ConnectionEnd {
 /// `address` has four or 16 bytes, as on the wire; `port` is in the byte order of this machine.
 ConnectionEnd connection_end(std::span<const std::uint8_t> address, std::uint16_t port);
 
-/// Nothing for an address of another family.
+/// Returns nullopt for other address families.
 std::optional<ConnectionEnd> connection_end(const sockaddr_storage& address);
 
-/// One row of the table: the socket's own end, the end that it is connected to, its user.
+/// One row of the table: local end, remote end and user of a socket.
 struct ConnectionRow {
   ConnectionEnd own;
   ConnectionEnd peer;
   uid_t user = 0;
-  bool has_owner = false;  ///< false: closed, so that `user` means nothing if it is 0
+  bool has_owner = false;  ///< false: closed, and `user` is invalid if 0
 };
 
 /// Parses a line of /proc/net/tcp or tcp6. Returns nothing for the table's title and for malformed

@@ -1,5 +1,5 @@
-// The store's keys and values. All keys can be listed in the order of memory: following a hash
-// table's chain takes ten times longer for 100,000 keys. Pure.
+// The store's keys and values. All keys can be listed sequentially, which is ten times faster than
+// iterating over a hash table of 100,000 keys. Pure.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ class KeyValues {
   std::size_t size() const { return entries_.size(); }
   bool contains(const std::string& key) const { return entries_.contains(key); }
 
-  /// The value of the key, or null.
+  /// Returns the value of the key, or null.
   std::string* find(const std::string& key);
   const std::string* find(const std::string& key) const;
 
   /// Adds a key, which must be absent.
   void add(const std::string& key, std::string value);
 
-  /// Removes the key and returns its value; nothing if it is absent.
+  /// Removes the key and returns its value, or nullopt if it is absent.
   std::optional<std::string> erase(const std::string& key);
 
   /// Bytes of all keys as the protocol encodes them.

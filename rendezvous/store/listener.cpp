@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More processes that could hold a port say nothing of it.
+// Maximum candidates listed as holders of a port.
 constexpr std::size_t kHiddenMax = 3;
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
@@ -55,7 +55,7 @@ std::uint16_t bound_port(int fd) {
                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-/// Returns -1; errno stays as it is.
+/// Closes the socket and returns -1; preserves errno.
 int close_failed(int fd) {
   const int error = errno;
   ::close(fd);
@@ -63,19 +63,19 @@ int close_failed(int fd) {
   return -1;
 }
 
-/// A socket that is bound, or -1 and errno.
+/// Returns a bound socket, or -1 with errno set.
 int try_bind(const addrinfo& address) {
   const int fd = ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
   const int on = 1;
   const int off = 0;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  // "::" then takes IPv4 connections too.
+  // Lets "::" accept IPv4 connections, too.
   if (address.ai_family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   return ::bind(fd, address.ai_addr, address.ai_addrlen) == 0 ? fd : close_failed(fd);
 }
 
-/// The listening socket, or -1 and errno.
+/// Returns a listening socket, or -1 with errno set.
 int try_listen(const addrinfo& address) {
   const int fd = try_bind(address);
   return fd < 0 || ::listen(fd, SOMAXCONN) == 0 ? fd : close_failed(fd);
@@ -95,13 +95,13 @@ int try_listen(const addrinfo& address) {
   throw_system_error(thing + "cannot listen", error);
 }
 
-/// What listens on a port.
+/// Listening sockets of a port.
 struct PortSockets {
   std::set<std::string> inodes;
-  bool is_own = false;  ///< a socket of this process' user is among them
+  bool is_own = false;  ///< one of them belongs to this process' user
 };
 
-/// From a table in the form of /proc/net/tcp.
+/// Reads a table in the format of /proc/net/tcp.
 void collect_sockets(const char* table, std::uint16_t port, PortSockets& sockets) {
   constexpr std::string_view kListening = "0A";
   std::ifstream lines(table);
@@ -122,20 +122,20 @@ void collect_sockets(const char* table, std::uint16_t port, PortSockets& sockets
   }
 }
 
-/// The first of the endpoint's addresses on which `open` succeeds.
+/// Returns the first address of the endpoint for which `open` succeeds.
 Listener open_socket(const StoreEndpoint& endpoint, int (*open)(const addrinfo&)) {
   const Addresses addresses = look_up(endpoint);
   int error = EADDRNOTAVAIL;
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
     const int fd = open(*address);
     if (fd >= 0) return {.fd = fd, .family = address->ai_family, .port = bound_port(fd)};
-    // A port in use says more than an address family that the machine lacks.
+    // A port in use is more informative than an unsupported address family.
     if (error != EADDRINUSE) error = errno;
   }
   explain(endpoint, error);
 }
 
-/// Nothing if the process does not let this one see its descriptors.
+/// Returns nothing if the process' descriptors are not accessible.
 std::optional<bool> holds_one_of(const fs::path& process, const std::set<std::string>& inodes) {
   std::error_code error;
   for (fs::directory_iterator entry(process / "fd", error), end; !error && entry != end;
@@ -170,7 +170,7 @@ Listener open_listener(const StoreEndpoint& endpoint) {
 }
 
 PortReservation::PortReservation(std::uint16_t port) {
-  // "::" is all addresses, IPv4 included; "0.0.0.0" all of a machine without IPv6.
+  // "::" binds all addresses including IPv4; "0.0.0.0" is for machines without IPv6.
   const bool has_ipv6 = ::access("/proc/net/if_inet6", F_OK) == 0;
   const Listener bound =
       open_socket({.host = has_ipv6 ? "::" : "0.0.0.0", .port = port}, &try_bind);

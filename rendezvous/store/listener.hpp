@@ -1,5 +1,5 @@
-// A listening TCP socket, a port kept for somebody else to listen at, and who is in the way if it
-// cannot be had. Plain system calls; blocks only for the look-up of a name.
+// Listening TCP sockets, reserved ports, and the process that holds a port. Plain system calls;
+// only the name look-up blocks.
 #pragma once
 
 #include <ddprun/store.hpp>
@@ -16,17 +16,17 @@ struct Listener {
   std::uint16_t port = 0;
 };
 
-/// Binds and listens. Throws Error{Errc::usage} if the host is no address of this machine,
-/// Error{Errc::system} if the port cannot be had, naming its holder where that is known.
+/// Binds and listens. Throws Error{Errc::usage} if the host is not an address of this machine,
+/// Error{Errc::system} if the port is unavailable, naming its holder if known.
 Listener open_listener(const StoreEndpoint& endpoint);
 
-/// Keeps a port, on all addresses of this machine, for another process to listen at. Nobody gets it
-/// from the kernel by chance meanwhile, neither for a connection nor by asking for any port; who
-/// asks for this very one and has set SO_REUSEADDR, as PyTorch's stores do, can listen there.
+/// Reserves a port on all addresses of this machine for another process. The kernel does not assign
+/// it to other sockets; a process that binds it explicitly with SO_REUSEADDR, like PyTorch's
+/// stores, can listen there.
 class PortReservation {
  public:
-  /// 0: the kernel chooses. Throws Error{Errc::system} if the port cannot be had, naming its holder
-  /// where that is known.
+  /// `port` 0: chosen by the kernel. Throws Error{Errc::system} if the port is unavailable, naming
+  /// its holder if known.
   explicit PortReservation(std::uint16_t port);
   PortReservation(const PortReservation&) = delete;
   PortReservation& operator=(const PortReservation&) = delete;
@@ -39,9 +39,9 @@ class PortReservation {
   std::uint16_t port_ = 0;
 };
 
-/// The process that listens on `port`, as "process 4711 (redis-server)". If it must be one of this
-/// user's processes that hide their descriptors, as agents with a secret do, those are named.
-/// Nothing if /proc does not tell: the process is another user's, or in another container.
+/// Returns the process that listens on `port`, as "process 4711 (redis-server)"; or the candidates
+/// if it must be one of this user's processes that hide their descriptors, such as agents with a
+/// secret. Returns nullopt if the process belongs to another user or container.
 std::optional<std::string> find_port_holder(std::uint16_t port);
 
 }  // namespace ddprun

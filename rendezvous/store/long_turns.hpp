@@ -1,6 +1,6 @@
-// Gives coroutines turns for long work, one at a time. Between two turns the executor runs all that
-// is ready, so that timers, signals and short work wait for at most one turn. For executors of one
-// thread.
+// Schedules long work of coroutines in turns, one at a time. Between turns the executor runs all
+// ready work, so timers, signals and short work wait for at most one turn. For single-threaded
+// executors.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -17,9 +17,9 @@ class LongTurns {
  public:
   explicit LongTurns(boost::asio::any_io_executor executor);
 
-  /// Ends when it is destroyed. The next turn begins after the work that is ready by then; after a
-  /// turn of some milliseconds only when the same time has passed again, so that such turns take at
-  /// most half of the time.
+  /// A turn; ends on destruction. The next turn starts after all work that is ready by then; after
+  /// a turn of some milliseconds, only after a pause of the same length, so long turns use at most
+  /// half of the time.
   class Turn {
    public:
     explicit Turn(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -27,8 +27,8 @@ class LongTurns {
     Turn& operator=(Turn&&) = delete;
     ~Turn();
 
-    /// Lets the executor run what is ready, for as long as the turn has taken since it began or
-    /// rested last. The turn continues after it: no other turn begins in between.
+    /// Yields to the executor for as long as the turn has run since it began or last rested. No
+    /// other turn begins meanwhile.
     boost::asio::awaitable<void> rest();
 
    private:
@@ -40,7 +40,7 @@ class LongTurns {
   boost::asio::awaitable<Turn> begin();
 
  private:
-  std::shared_ptr<State> state_;  ///< shared with coroutines that wait, which may outlive this
+  std::shared_ptr<State> state_;  ///< shared with waiting coroutines, which may outlive this
 };
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// Returns freed memory to the operating system: the C library keeps it otherwise, and an agent
-// would stay as large as an attack has made it. Runs on the executor's one thread.
+// Returns freed memory to the operating system; otherwise the C library keeps it, and an agent
+// stays at its peak size. Runs on the executor's single thread.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

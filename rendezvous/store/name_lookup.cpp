@@ -17,14 +17,14 @@ namespace ddprun {
 
 namespace {
 
-/// Shared by the caller and its thread: either may be the last.
+/// Shared by the caller and its thread; either may outlive the other.
 struct Answer {
   std::mutex mutex;
   std::condition_variable has_come;
   std::optional<NameLookup> result;
 };
 
-/// With `flags` beside the usual ones; the resolver's error, or 0.
+/// Resolves with additional `flags`. Returns the resolver's error, or 0.
 int resolve(const StoreEndpoint& endpoint, int flags, NameLookup& result) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

@@ -1,4 +1,4 @@
-// Addresses of a host, found within a deadline. For blocking callers; any thread.
+// Name look-up with a deadline. For blocking callers; thread-safe.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -17,16 +17,15 @@ struct NameLookup {
   std::string problem;  ///< empty if there are addresses
 };
 
-/// Addresses of the endpoint to connect to. A numeric one is never looked up.
+/// Returns the endpoint's addresses. Numeric addresses are not looked up.
 NameLookup look_up(const StoreEndpoint& endpoint, Deadline deadline);
 
-/// What `resolve` returns, or that it has not come in time. It runs on a thread of its own, because
-/// nothing can interrupt the system's resolver, and may go on after the deadline: it must own all
-/// that it uses, and its late result is thrown away.
+/// Returns the result of `resolve`, or a timeout. `resolve` runs on its own thread, since the
+/// system's resolver cannot be interrupted. It may outlive the call and must own all that it uses;
+/// a late result is discarded.
 NameLookup look_up_by(std::function<NameLookup()> resolve, Deadline deadline);
 
-/// The same for callers that must not block: the look-up runs on a thread of its own, which goes on
-/// alone if this object goes first.
+/// Look-up for non-blocking callers. Runs on its own thread, which may outlive this object.
 class BackgroundLookup {
  public:
   explicit BackgroundLookup(const StoreEndpoint& endpoint);
@@ -34,10 +33,10 @@ class BackgroundLookup {
   BackgroundLookup& operator=(const BackgroundLookup&) = delete;
   ~BackgroundLookup();
 
-  /// A descriptor that is readable once the look-up has ended. It belongs to this object.
+  /// Returns a descriptor that is readable once the look-up has ended; owned by this object.
   int fd() const { return fd_; }
 
-  /// To be called once, when the descriptor is readable.
+  /// Returns the result. REQUIRES: the descriptor is readable; called once.
   NameLookup take();
 
  private:

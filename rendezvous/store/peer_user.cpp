@@ -23,7 +23,7 @@ namespace {
 /// The kernel's DEFAULT_OVERFLOWUID.
 constexpr uid_t kUsualOverflowUser = 65'534;
 
-/// For one answer, which has some 100 bytes.
+/// Buffer for one answer of about 100 bytes.
 constexpr std::size_t kAnswerBytes = 4096;
 
 std::size_t address_bytes(sa_family_t family) {
@@ -90,7 +90,7 @@ void ask(int fd, const void* request, std::size_t bytes, std::uint32_t sequence,
       return;
     }
     std::memcpy(&header, answer.buffer.data(), sizeof header);
-    if (header.nlmsg_seq != sequence) continue;  // of a request whose answer came too late
+    if (header.nlmsg_seq != sequence) continue;  // late answer to an earlier request
     if (header.nlmsg_len < sizeof header || header.nlmsg_len > length) {
       answer.error = EBADMSG;
       return;
@@ -115,7 +115,7 @@ void add_attribute(RouteRequest& request, std::uint16_t type, const void* data, 
       static_cast<std::uint32_t>(NLMSG_ALIGN(request.header.nlmsg_len) + RTA_LENGTH(bytes));
 }
 
-/// The ends of a connected socket; nothing if it has none.
+/// Returns the ends of a connected socket; nullopt if it has none.
 std::optional<ConnectionEnd> end_of(int fd, int (*address_of)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
@@ -158,7 +158,7 @@ PeerUser PeerUsers::of(int fd) {
   if (socket.kind == Socket::Kind::owned) return LocalUser{socket.user};
   if (socket.kind == Socket::Kind::closed)
     return UnknownUser{.reason = "its socket has been closed", .has_left = true};
-  // The kernel may hide all sockets, but not where an address is.
+  // The kernel may hide sockets, but not routes.
   const auto is_here = is_local(*peer);
   if (is_here && !*is_here) return OtherMachine{};
   if (socket.kind == Socket::Kind::missing)
@@ -217,7 +217,7 @@ PeerUsers::Socket PeerUsers::ask_diag(const ConnectionEnd& own, const Connection
   if (answer.type != SOCK_DIAG_BY_FAMILY || !answer.read(found)) return {.error = EBADMSG};
   // If there is no such connection, the kernel answers with a socket that listens at the port.
   if (!is_connected_to(found, peer)) return {.kind = Kind::missing};
-  // Some kernels tell the user of a closed socket, others tell 0.
+  // Some kernels report the user of a closed socket, others 0.
   const bool is_owned = found.idiag_inode != 0 || found.idiag_uid != 0;
   return {.kind = is_owned ? Kind::owned : Kind::closed, .user = found.idiag_uid};
 }

@@ -1,4 +1,4 @@
-// The user at the other end of a TCP connection, as the kernel knows it. Linux only. One thread.
+// The user of a TCP connection's peer, as reported by the kernel. Linux only. Not thread-safe.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -13,7 +13,7 @@
 
 namespace ddprun {
 
-/// Whether clients of this user are served; empty: users are not checked.
+/// Returns true if clients of this user are served; empty: users are not checked.
 using UserCheck = std::function<bool(uid_t user)>;
 
 /// True for root and for the effective user of this process.
@@ -27,7 +27,7 @@ struct LocalUser {
 /// The peer's address is not one of this machine.
 struct OtherMachine {};
 
-/// The peer's address is one of this machine, or may be, and the user is not known.
+/// The peer is or may be on this machine, but its user is unknown.
 struct UnknownUser {
   std::string reason;
   bool has_left = false;  ///< the client has closed its socket
@@ -37,14 +37,13 @@ using PeerUser = std::variant<LocalUser, OtherMachine, UnknownUser>;
 
 class PeerUsers {
  public:
-  /// Opens a netlink socket for each of the two questions that of() asks. Does not throw: where
-  /// INET_DIAG is not available, of() reads /proc.
+  /// Opens the netlink sockets that of() uses. Does not throw: without INET_DIAG, of() reads /proc.
   PeerUsers();
 
-  /// Returns the user of the process that made the peer's socket. `fd` is a connected TCP socket.
-  /// A socket that has been closed, or that is in another network namespace, has no known user; nor
-  /// has one whose user may have no number in this user namespace.
-  /// Does not block; takes some microseconds, or as long as find_connection() without INET_DIAG.
+  /// Returns the user of the process that created the peer's socket. `fd` is a connected TCP
+  /// socket. The user is unknown if the socket is closed or in another network namespace, or if the
+  /// user may be unmapped in this user namespace. Does not block; takes some microseconds, or as
+  /// long as find_connection() without INET_DIAG.
   PeerUser of(int fd);
 
  private:
@@ -52,9 +51,9 @@ class PeerUsers {
   struct Socket {
     enum class Kind : std::uint8_t {
       owned,       ///< by `user`
-      closed,      ///< by its process; the kernel goes on with it
+      closed,      ///< by its process; the kernel still finishes the connection
       missing,     ///< not in this network namespace
-      unanswered,  ///< for `error`
+      unanswered,  ///< because of `error`
     } kind = Kind::unanswered;
     uid_t user = 0;
     int error = 0;
@@ -62,16 +61,16 @@ class PeerUsers {
 
   Socket find(const ConnectionEnd& own, const ConnectionEnd& peer);
   Socket ask_diag(const ConnectionEnd& own, const ConnectionEnd& peer);
-  /// Whether the address is one of this machine's; nothing: the kernel does not tell.
+  /// Returns whether the address is local; nullopt if unknown.
   std::optional<bool> is_local(const ConnectionEnd& end);
-  /// Whether the kernel shows this number for all users that this user namespace lacks.
+  /// True if the kernel reports this id for all unmapped users.
   bool stands_for_others(uid_t user);
 
   UniqueFd diag_;                   ///< NETLINK_SOCK_DIAG; -1: not available
   UniqueFd route_;                  ///< NETLINK_ROUTE; -1: not available
   bool has_diag_answered_ = false;  ///< INET_DIAG has found a socket
   std::uint32_t sequence_ = 0;      ///< of the last request
-  /// Which number that is: none if the namespace lacks no user; empty: not determined yet.
+  /// The overflow id; none if all users are mapped; empty: not determined yet.
   std::optional<std::optional<uid_t>> overflow_user_;
 };
 

@@ -12,7 +12,7 @@ class Store::Impl {
   Impl(StoreConnection made, std::string prefix)
       : connection(std::move(made)), prefix_(std::move(prefix)) {}
 
-  /// The key as it stands on the wire.
+  /// Key as sent to the server.
   std::string wire_key(std::string_view key) const {
     std::string full = "/" + prefix_;
     full += key;
@@ -120,7 +120,7 @@ std::string Store::get(std::string_view key, Deadline deadline) {
 std::optional<std::string> Store::try_get(std::string_view key, Deadline deadline) {
   const StoreCall call{"get", key, deadline};
   const std::string full_key = impl_->wire_key(key);
-  // The server's answer to GET does not tell an absent key from an empty value.
+  // The server's answer to GET does not distinguish absent keys from empty values.
   if (!impl_->check({full_key}, call)) return std::nullopt;
   return impl_->get(full_key, call);
 }

@@ -17,16 +17,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A server that is about to start takes milliseconds; one that is not there is asked twice a
-// second.
+// Pauses between retries: a starting server is ready within milliseconds; an absent one is tried
+// twice a second.
 constexpr Deadline::Duration kFirstPause = 10ms;
 constexpr Deadline::Duration kPauseMax = 500ms;
 
-/// How long the server may take to confirm that a wait is cancelled: no more than a busy server's
-/// answer to anything else.
+/// Timeout of the server's confirmation that a wait is cancelled: the longest answer time of a busy
+/// server.
 constexpr Deadline::Duration kCancelAllowed = 5s;
 
-/// Lengths and counts included, so a little less than the server would take.
+/// Includes lengths and counts, so slightly less than the server's limit.
 constexpr std::size_t kRequestBytesMax = wire::kRequestBytesMax;
 
 constexpr auto kReady = static_cast<std::uint8_t>(wire::Answer::ready);
@@ -54,7 +54,7 @@ StoreConnection StoreConnection::connect(const StoreEndpoint& endpoint, Deadline
   }
 }
 
-/// Says who we are and checks that the other side is a store. Returns what is wrong with it.
+/// Sends the greeting and checks that the peer is a store. Returns the problem, or empty.
 std::string StoreConnection::greet(Deadline deadline) {
   const auto nonce = static_cast<std::uint32_t>(::getpid());
   std::string greeting;
@@ -106,7 +106,7 @@ void StoreConnection::receive_end_of_wait(const StoreCall& call) {
   }
   const StoreCall cancel{call.operation, call.key, Deadline::after(kCancelAllowed)};
   send(wire::CancelWait{}, cancel);
-  // What was waited for may have come while the cancellation was on its way.
+  // The wait may have ended while the cancellation was in transit.
   const auto first = receive_integer<std::uint8_t>(cancel);
   if (first == kReady) {
     if (receive_integer<std::uint8_t>(cancel) == kCancelled) return;

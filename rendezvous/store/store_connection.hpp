@@ -1,6 +1,6 @@
-// The client's half of one connection: connects with retries, greets, sends requests, reads
-// replies, and turns whatever goes wrong into an Error that names who asked whom for what. Blocks.
-// For one thread at a time.
+// Client side of one connection: connects with retries, sends requests and reads replies. Converts
+// each failure into an Error that names the request and the server. Blocks. For one thread at a
+// time.
 #pragma once
 
 #include "rendezvous/base/own_process.hpp"
@@ -16,23 +16,23 @@
 
 namespace ddprun {
 
-/// What is being asked for, for error messages.
+/// Describes a request in error messages.
 struct StoreCall {
   const char* operation;
-  std::string_view key;  ///< as the caller named it; empty if there is none
+  std::string_view key;  ///< key as passed by the caller; empty if none
   Deadline deadline;
 };
 
 class StoreConnection {
  public:
-  /// Retries everything until the deadline, with growing pauses. Throws Error{Errc::timeout} with
-  /// what went wrong last.
+  /// Retries until the deadline with growing pauses. Throws Error{Errc::timeout} with the last
+  /// problem.
   static StoreConnection connect(const StoreEndpoint& endpoint, Deadline deadline);
 
   const StoreEndpoint& endpoint() const { return endpoint_; }
   std::string local_address() const { return socket_.local_address(); }
 
-  // All that follow throw Error and then close the connection, unless said otherwise.
+  // The following functions throw Error and then close the connection, unless stated otherwise.
 
   void send(const wire::Request& request, const StoreCall& call);
 
@@ -45,11 +45,11 @@ class StoreConnection {
 
   std::string receive_string(const StoreCall& call);
 
-  /// Receives the answer to a WAIT or BARRIER. If the deadline passes the wait is cancelled, an
-  /// Error{Errc::timeout} is thrown and the connection stays open.
+  /// Receives the answer to a WAIT or BARRIER. At the deadline, cancels the wait and throws
+  /// Error{Errc::timeout}; the connection stays open.
   void receive_end_of_wait(const StoreCall& call);
 
-  /// An answer that the protocol does not allow here.
+  /// Reports an answer that violates the protocol.
   [[noreturn]] void fail_protocol(const StoreCall& call, const std::string& what);
 
  private:
@@ -60,7 +60,7 @@ class StoreConnection {
   void check(const Transfer& transfer, const StoreCall& call);
   [[noreturn]] void fail(Errc code, const StoreCall& call, const std::string& what);
 
-  OwnProcess process_;  ///< answers to two processes would get mixed up
+  OwnProcess process_;  ///< a forked child must not share the connection
   StoreEndpoint endpoint_;
   ClientSocket socket_;
   std::string outgoing_;  ///< the request being sent

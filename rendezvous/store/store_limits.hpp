@@ -1,5 +1,4 @@
-// What one store server takes on at most. What a single request may hold is in
-// rendezvous/wire/limits.hpp.
+// Limits of a store server. Limits of a single request are in rendezvous/wire/limits.hpp.
 #pragma once
 
 #include <cstddef>
@@ -7,17 +6,18 @@
 namespace ddprun {
 
 struct StoreLimits {
-  /// Ten times what 1,024 workers with legacy clients (two connections each) need.
+  /// Maximum connections: ten times those of 1,024 workers with legacy clients (two each).
   std::size_t connections_max = 20'480;
 
-  /// Keys, values, queues, waits, half-received requests and unread replies together. What workers
-  /// exchange is a few MiB; beyond this something leaks.
+  /// Maximum bytes of keys, values, queues, waits, incomplete requests and unread replies. Workers
+  /// exchange a few MiB.
   std::size_t bytes_max = std::size_t{1} << 30;
 
   /// Pairs of a client and a key that it waits for or watches: two of the largest WAIT requests.
   std::size_t waits_max = 262'144;
 
-  /// Bytes of replies that a client has not read. One reply must fit: eight of the largest values.
+  /// Maximum bytes of unread replies to a client; must hold one reply (eight of the largest
+  /// values).
   std::size_t unread_bytes_max = std::size_t{64} << 20;
 };
 

@@ -49,7 +49,7 @@ constexpr std::size_t kShortWork = 64;
 /// takes longer.
 constexpr std::size_t kLongWork = 4096;
 
-/// Keys of a WAIT, a CHECK or the end of a wait that are dealt with before a rest: about 0.5 ms.
+/// Keys of a WAIT, a CHECK or a cancelled wait that are processed before a rest: about 0.5 ms.
 constexpr std::size_t kPartKeys = 1024;
 
 /// When requests are carried out.
@@ -60,7 +60,7 @@ enum class Moment : std::uint8_t {
 
 constexpr std::string_view kAdmitAll = "; --rdzv_conf=check_users=0 admits all users";
 
-/// Clients written to before other work gets its turn: about 1 ms. One SET may wake all clients.
+/// Clients written to per turn: about 1 ms. One SET may wake all clients.
 constexpr int kWritesMax = 256;
 
 }  // namespace
@@ -179,8 +179,8 @@ void StoreServer::Impl::admit(int fd) {
 
 void StoreServer::Impl::refuse(int fd, const LocalUser& user) {
   ::close(fd);
-  warn(counts_.strangers, "refused a connection of user " + std::to_string(user.id) +
-                              ", which runs no worker" + std::string(kAdmitAll));
+  warn(counts_.unauthorized, "refused a connection of user " + std::to_string(user.id) +
+                                 ", which runs no worker" + std::string(kAdmitAll));
 }
 
 void StoreServer::Impl::refuse(int fd, const UnknownUser& user) {
@@ -191,14 +191,15 @@ void StoreServer::Impl::refuse(int fd, const UnknownUser& user) {
   ::close(fd);
   // A port scan, or a client that has given up, is no reason for a warning.
   if (is_empty || user.has_left) return;
-  warn(counts_.strangers, "refused a connection from " + address + ", whose user is not known (" +
-                              user.reason + ")" + std::string(kAdmitAll));
+  warn(counts_.unauthorized, "refused a connection from " + address +
+                                 ", whose user is not known (" + user.reason + ")" +
+                                 std::string(kAdmitAll));
 }
 
 bool StoreServer::Impl::admits_address(int fd) {
   const auto address = peer_address(fd);
   if (options_.admits_address(address)) return true;
-  warn(counts_.strangers,
+  warn(counts_.unauthorized,
        "refused a connection from " + address +
            ", where no node of the run is; if it is a torchrun, start that node with ddprun");
   return false;
@@ -238,7 +239,7 @@ bool StoreServer::Impl::read(StoreSession& session) {
   return bytes > 0;
 }
 
-/// Nearly always the first byte tells which protocol it is.
+/// The first byte usually identifies the protocol.
 void StoreServer::Impl::take(StoreSession& session, std::string_view input) {
   const std::string_view other = options_.other_greeting;
   if (!session.is_new || other.empty()) return carry_out(session, input, Moment::arrival);
@@ -259,8 +260,8 @@ void StoreServer::Impl::hand_over(StoreSession& session) {
   options_.hand_over(fd, bytes);
 }
 
-/// Carries out a part of the deferred request if it has many keys to wait for, to check or to wait
-/// for no longer. Returns false if take_turn() can do what is left.
+/// Performs a part of the deferred request if it adds, checks or removes many keys. Returns false
+/// if take_turn() can do the rest.
 bool StoreServer::Impl::apply_part(StoreSession& session) {
   if (!session.deferred ||
       !table_.apply_part(session.id, *session.deferred, session.parser.dialect(), kPartKeys))
@@ -274,14 +275,14 @@ void StoreServer::Impl::take_turn(StoreSession& session) {
     return carry_out(session, std::exchange(session.rest, {}), Moment::long_turn);
   const ssize_t bytes =
       ::recv(session.socket.native_handle(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-  // Otherwise there is nothing, or serve() will find out what is wrong.
+  // Otherwise there are no bytes, or serve() will detect the error.
   session.has_more = bytes == static_cast<ssize_t>(buffer_.size());
   if (bytes > 0)
     carry_out(session, {buffer_.data(), static_cast<std::size_t>(bytes)}, Moment::long_turn);
 }
 
-/// Carries out requests as far as `moment` allows. The others wait for the next turn; one that has
-/// been deferred is carried out, or its first part.
+/// Performs requests as far as `moment` allows; the others wait for the next turn. Performs a
+/// deferred request, or its first part.
 void StoreServer::Impl::carry_out(StoreSession& session, std::string_view input, Moment moment) {
   const bool is_long_turn = moment == Moment::long_turn;
   const std::size_t work_max = is_long_turn ? kLongWork : kShortWork;
@@ -380,13 +381,13 @@ void StoreServer::Impl::write_later() {
   });
 }
 
-/// Sends as much as the socket takes now; serve() sends the rest when it takes more.
+/// Sends as much as the socket accepts; serve() sends the rest.
 void StoreServer::Impl::write(StoreSession& session) {
   if (session.unread_bytes() == 0 || !session.is_open()) return;
   if (!session.send_replies()) return close(session);
   if (session.unread_bytes() > 0) {
     boost::system::error_code ignored;
-    session.socket.cancel(ignored);  // ends the wait for more to read
+    session.socket.cancel(ignored);  // ends the wait for input
   }
   count_bytes(session);
 }
@@ -403,7 +404,7 @@ void StoreServer::Impl::close(StoreSession& session) {
   forget(session.id);
   session_bytes_ -= std::exchange(session.counted_bytes, 0);
   session.close();
-  sessions_.erase(session.id);  // may end the session's life
+  sessions_.erase(session.id);  // may destroy the session
   note_memory();
 }
 
@@ -439,7 +440,7 @@ void StoreServer::Impl::close_for(StoreSession& session, std::uint64_t& count,
 }
 
 void StoreServer::Impl::warn(std::uint64_t& count, const std::string& what) {
-  // Once for each power of two, so that nobody can fill a disk with them.
+  // Logs at powers of two only, which bounds the size of the log.
   if (!std::has_single_bit(++count)) return;
   const std::string times = count == 1 ? "" : " (number " + std::to_string(count) + " of its kind)";
   write_log(options_.log, LogLevel::warn,

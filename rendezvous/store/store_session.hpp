@@ -1,5 +1,5 @@
-// A client's connection to the store: what has been received of its requests and what is still to
-// be sent of its replies. Runs on the executor's one thread; nothing here blocks.
+// State of a client's connection to the store: received requests and pending replies. Runs on the
+// executor's single thread; nothing blocks.
 #pragma once
 
 #include "rendezvous/store/waiting_clients.hpp"
@@ -14,13 +14,13 @@
 
 namespace ddprun {
 
-/// Shared by the coroutine that serves the connection and the server: either may be the first to
-/// find it closed.
+/// Shared by the server and the coroutine that serves the connection; either may detect its end
+/// first.
 struct StoreSession {
   /// Approximate memory of a connection in addition to held_bytes().
   static constexpr std::size_t kOverheadBytes = 4096;
 
-  /// Takes over a connected socket.
+  /// Takes ownership of a connected socket.
   StoreSession(const boost::asio::any_io_executor& executor, int fd, ClientId client);
 
   bool is_open() const { return socket.is_open(); }
@@ -30,19 +30,19 @@ struct StoreSession {
   /// Memory of requests and replies.
   std::size_t held_bytes() const;
 
-  /// Closes the socket and frees all memory: the coroutine may keep the session a little longer.
+  /// Closes the socket and frees all memory; the coroutine may outlive it.
   void close();
 
-  /// Sends as many replies as the socket takes now. Returns false if the connection has failed.
+  /// Sends as many replies as the socket accepts. Returns false on failure.
   bool send_replies();
 
-  /// "client 10.0.0.1:4711", or "a client" if that is not known any more.
+  /// Returns "client 10.0.0.1:4711", or "a client" if the address is unknown.
   std::string describe_peer() const;
 
   boost::asio::ip::tcp::socket socket;
   ClientId id;
   wire::RequestParser parser;
-  std::string replies;                    ///< not taken by the socket yet, after `taken_bytes`
+  std::string replies;                    ///< unsent replies, after `taken_bytes`
   std::size_t taken_bytes = 0;            ///< sent bytes at the front of `replies`
   bool is_write_due = false;              ///< in the server's queue of clients to write to
   std::size_t counted_bytes = 0;          ///< held_bytes() when the server counted it last

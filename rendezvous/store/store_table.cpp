@@ -13,7 +13,8 @@ namespace {
 
 using wire::Change;
 
-// Memory of a node beyond its strings: hash table, string objects, and a deque's first block.
+// Memory per node in addition to its strings: hash table, string objects, and a deque's first
+// block.
 constexpr std::size_t kValueOverhead = 128;
 constexpr std::size_t kQueueOverhead = 704;
 constexpr std::size_t kQueuedOverhead = sizeof(std::string);
@@ -32,7 +33,7 @@ std::size_t work_of(std::size_t value_bytes) {
 
 }  // namespace
 
-/// What each request does. Lives for one request.
+/// Effect of each request; created per request.
 struct StoreTable::Apply {
   StoreTable& table;
   ClientId client;
@@ -45,7 +46,7 @@ struct StoreTable::Apply {
   void operator()(wire::CompareSet& swap) {
     const std::string* const value = table.values_.find(swap.key);
     if (value == nullptr && !swap.expected.empty()) {
-      // PyTorch's rule: nothing is stored, yet the answer is what the client expected.
+      // As in PyTorch, nothing is stored, but the answer is the value that the client expected.
       reply(wire::Value{std::move(swap.expected)});
     } else if (value != nullptr && *value != swap.expected) {
       reply(wire::Value{*value});
@@ -91,7 +92,7 @@ struct StoreTable::Apply {
     const auto value = table.values_.erase(erase.key);
     if (value) {
       table.bytes_ -= bytes_of_value(erase.key, *value);
-      tell_watchers(Change::deleted, erase.key, *value, "");
+      notify_watchers(Change::deleted, erase.key, *value, "");
     }
     reply(number(value ? 1 : 0));
   }
@@ -135,7 +136,7 @@ struct StoreTable::Apply {
     if (!table.fits(bytes)) return refuse_bytes();
     table.bytes_ += bytes;
     table.queues_[push.key].push_back(std::move(push.value));
-    // One value can serve one client only.
+    // A value can be popped by one client only.
     outcome.replies = table.offer(push.key);
   }
 
@@ -179,12 +180,12 @@ struct StoreTable::Apply {
     }
   }
 
-  // What the requests have in common.
+  // Shared by the requests.
 
-  /// Stores a value and wakes those who wait for the key; false if it was refused.
+  /// Stores a value and wakes the clients that wait for the key; returns false if refused.
   bool store(const std::string& key, std::string value, Change change_of_old);
 
-  /// The number that a value stands for, 0 if it is absent; nothing if that was refused.
+  /// Returns the value as a number, 0 if it is absent; nullopt if refused.
   std::optional<std::int64_t> counter(const std::string& key);
 
   /// Unsigned inside, because the protocol's counters wrap around.
@@ -192,15 +193,15 @@ struct StoreTable::Apply {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
   }
 
-  /// Stores a value that no barrier's client has counted, which ends the barrier.
+  /// Stores a value that was not counted by a barrier, which ends the barrier.
   bool put(const std::string& key, std::string value, Change change_of_old) {
     if (!store(key, std::move(value), change_of_old)) return false;
     wake(table.waiting_.barrier_opened(key));
     return true;
   }
 
-  void tell_watchers(Change change, const std::string& key, const std::string& before,
-                     const std::string& after);
+  void notify_watchers(Change change, const std::string& key, const std::string& before,
+                       const std::string& after);
 
   static wire::Number number(std::size_t value) {
     return wire::Number{static_cast<std::int64_t>(value)};
@@ -223,7 +224,7 @@ struct StoreTable::Apply {
            " at most)");
   }
 
-  /// A second wait would make the answers ambiguous; no client sends one.
+  /// Refuses a second wait, whose answers would be ambiguous; no regular client sends one.
   bool may_wait() {
     if (table.waiting_.is_waiting(client)) refuse("began a second wait before the first was over");
     return outcome.refusal.empty();
@@ -247,11 +248,11 @@ bool StoreTable::Apply::store(const std::string& key, std::string value, Change 
   }
   table.bytes_ = table.bytes_ - old_bytes + new_bytes;
   if (old == nullptr) {
-    tell_watchers(Change::created, key, "", value);
+    notify_watchers(Change::created, key, "", value);
     table.values_.add(key, std::move(value));
     wake(table.waiting_.key_created(key));
   } else {
-    tell_watchers(change_of_old, key, *old, value);
+    notify_watchers(change_of_old, key, *old, value);
     *old = std::move(value);
   }
   return true;
@@ -265,8 +266,8 @@ std::optional<std::int64_t> StoreTable::Apply::counter(const std::string& key) {
   return number;
 }
 
-void StoreTable::Apply::tell_watchers(Change change, const std::string& key,
-                                      const std::string& before, const std::string& after) {
+void StoreTable::Apply::notify_watchers(Change change, const std::string& key,
+                                        const std::string& before, const std::string& after) {
   const auto* watchers = table.waiting_.watchers(key);
   if (watchers == nullptr) return;
   const wire::Notification notification(wire::KeyChanged{change, key, before, after});
@@ -293,7 +294,7 @@ bool ends_wait(const wire::Request& request, wire::Dialect dialect) {
 
 bool StoreTable::apply_part(ClientId client, wire::Request& request, wire::Dialect dialect,
                             std::size_t keys_max) {
-  // The wait ends first, however short: wait_part() would take it for one that it may not extend.
+  // End the wait first, even a short one: wait_part() must not extend it.
   if (ends_wait(request, dialect) && waiting_.is_waiting(client)) {
     waiting_.cancel(client, keys_max);
     return true;
@@ -312,7 +313,7 @@ bool StoreTable::check_part(std::vector<std::string>& keys, std::size_t keys_max
     keys.erase(part, keys.end());
     return true;
   }
-  keys.erase(keys.begin(), part);  // the answer is known, and apply() comes to the same one
+  keys.erase(keys.begin(), part);  // apply() computes the same answer
   return false;
 }
 
@@ -370,7 +371,7 @@ std::vector<Delivery> StoreTable::end_offer(ClientId client, const std::string* 
 }
 
 void StoreTable::clear() {
-  values_ = {};  // clear() would keep the buckets
+  values_ = {};  // clear() keeps the buckets
   queues_ = {};
   waiting_.clear();
   offers_.clear();

@@ -1,6 +1,6 @@
-// What the store holds and what each request does to it: keys, values, queues, and the clients that
-// wait. Pure: no I/O, no clock, no thread; the replies to send are the return value. The server
-// (store_server.hpp) moves the bytes.
+// Contents of the store and the effect of each request: keys, values, queues, and waiting clients.
+// Pure: no I/O, clock or thread; returns the replies to send. The server (store_server.hpp)
+// performs the I/O.
 #pragma once
 
 #include "rendezvous/store/key_values.hpp"
@@ -21,7 +21,7 @@
 
 namespace ddprun {
 
-/// A reply and the client that must get it. Replies to one client are in the order to be sent.
+/// A reply and its receiver. Replies to one client are in sending order.
 struct Delivery {
   ClientId client = 0;
   wire::Reply reply;
@@ -30,32 +30,32 @@ struct Delivery {
 };
 
 struct StoreOutcome {
-  std::vector<Delivery> replies;  ///< to the caller and to the clients whose wait is over
+  std::vector<Delivery> replies;  ///< to the caller and to clients whose wait has ended
 
-  /// Why the caller's connection must be closed, for the operator; empty if it goes on. The request
-  /// then has had no effect, except that of a MULTI_SET up to the refused pair.
+  /// Reason to close the caller's connection, for the operator; empty to keep it. The request then
+  /// has had no effect, except that of a MULTI_SET up to the refused pair.
   std::string refusal;
 
   bool operator==(const StoreOutcome&) const = default;
 };
 
-/// True if the request ends the pending wait of the client that sends it. Legacy clients cannot
-/// cancel a wait: one that has timed out just sends its next request, and would take a late answer
-/// to the wait for the answer to that.
+/// True if the request ends the pending wait of its client. Legacy clients cannot cancel a wait:
+/// after a timeout they send their next request and would read a late answer to the wait as its
+/// reply.
 bool ends_wait(const wire::Request& request, wire::Dialect dialect);
 
 class StoreTable {
  public:
   explicit StoreTable(const StoreLimits& limits) : limits_(limits), waiting_(limits.waits_max) {}
 
-  /// Carries out a part of a long request, so that apply() has less to do: tests or adds at most
-  /// `keys_max` of the keys of a CHECK or WAIT, which are removed from the request, or removes so
-  /// many keys of the wait that the request ends. To be repeated while it returns true, before
-  /// apply(); other clients' requests may come in between.
+  /// Performs a part of a long request, so that apply() has less to do: tests or adds at most
+  /// `keys_max` keys of a CHECK or WAIT and removes them from the request, or removes that many
+  /// keys of the wait that the request ends. Repeat while it returns true, then call apply(); other
+  /// clients' requests may come in between.
   bool apply_part(ClientId client, wire::Request& request, wire::Dialect dialect,
                   std::size_t keys_max);
 
-  /// Carries out one request of a client.
+  /// Performs one request of a client.
   StoreOutcome apply(ClientId client, wire::Request request, wire::Dialect dialect);
 
   /// Estimates the work of reading the value of a key, and of storing `value_bytes` there and
@@ -66,19 +66,19 @@ class StoreTable {
   /// Estimates the work of ending the client's wait, in the same units.
   std::size_t work_of_cancel(ClientId client) const { return waiting_.keys_awaited(client); }
 
-  /// Ends the waits and watches of a client that has left. Removes at most `keys_max` of their
-  /// keys: to be repeated while it has_keys(). If the client was woken for a value in a queue that
-  /// it has not taken, the next client that waits for the queue is woken: the replies.
+  /// Ends the waits and watches of a disconnected client. Removes at most `keys_max` of their keys;
+  /// repeat while has_keys(). If the client was woken for a queue value that it has not popped,
+  /// wakes the queue's next client: the replies.
   std::vector<Delivery> drop(ClientId client, std::size_t keys_max = SIZE_MAX);
   bool has_keys(ClientId client) const { return waiting_.has_keys(client); }
 
-  /// Forgets everything.
+  /// Deletes all contents.
   void clear();
 
   std::size_t number_of_keys() const { return values_.size(); }
   std::size_t number_of_waits() const { return waiting_.size(); }
 
-  /// Memory held, about.
+  /// Returns the approximate memory in use.
   std::size_t bytes() const { return bytes_ + waiting_.bytes(); }
 
  private:
@@ -93,23 +93,24 @@ class StoreTable {
     return bytes() + additional_bytes <= limits_.bytes_max;
   }
 
-  /// Wakes one of those who wait for `queue`, for a value that is in it.
+  /// Wakes one client that waits for `queue`, which is not empty.
   std::vector<Delivery> offer(const std::string& queue);
 
-  /// Ends what `client` was offered. Unless it takes a value from that queue by what it does next,
-  /// the next client is woken.
+  /// Ends the offer to `client`. Wakes the next client unless `client` has popped the offered
+  /// queue.
   std::vector<Delivery> end_offer(ClientId client, const std::string* popped_queue);
 
   StoreLimits limits_;
   KeyValues values_;
-  std::unordered_map<std::string, std::deque<std::string>> queues_;  ///< none of them empty
+  std::unordered_map<std::string, std::deque<std::string>> queues_;  ///< non-empty queues by key
   WaitingClients waiting_;
-  std::unordered_map<ClientId, std::string> offers_;  ///< queues; to clients that were woken last
-  std::size_t bytes_ = 0;                             ///< of values_, queues_ and offers_
+  /// by client: queue for which it was woken last
+  std::unordered_map<ClientId, std::string> offers_;
+  std::size_t bytes_ = 0;  ///< memory of values_, queues_ and offers_
 };
 
-/// The value of a counter as C's strtoll reads it: blanks in front and junk behind are allowed.
-/// Nothing if there is no number or it is out of range.
+/// Parses a counter like C's strtoll: leading blanks and trailing junk are allowed. Returns nullopt
+/// if there is no number or it is out of range.
 std::optional<std::int64_t> parse_counter(std::string_view text);
 
 }  // namespace ddprun

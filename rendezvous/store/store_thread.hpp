@@ -1,4 +1,5 @@
-// A store on a thread of its own, for a process that is no agent. The thread that makes it ends it.
+// A store on its own thread, for processes other than agents. Construct and destroy it on the same
+// thread.
 #pragma once
 
 #include <ddprun/store.hpp>
@@ -9,11 +10,11 @@ namespace ddprun {
 
 class StoreThread {
  public:
-  /// Serves at 127.0.0.1, at a port that the kernel chooses. Throws Error{Errc::system}.
+  /// Serves on 127.0.0.1 at a port chosen by the kernel. Throws Error{Errc::system}.
   StoreThread();
   StoreThread(const StoreThread&) = delete;
   StoreThread& operator=(const StoreThread&) = delete;
-  /// Closes all connections; blocks until the thread has ended, which nothing holds up.
+  /// Closes all connections and joins the thread.
   ~StoreThread();
 
   const StoreEndpoint& endpoint() const;

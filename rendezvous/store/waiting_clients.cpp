@@ -71,11 +71,11 @@ bool WaitingClients::watch(ClientId client, const std::string& key) {
 }
 
 std::vector<ClientId> WaitingClients::key_created(const std::string& key, std::size_t clients_max) {
-  return by_key_.empty() ? std::vector<ClientId>() : tell(by_key_, key, clients_max);
+  return by_key_.empty() ? std::vector<ClientId>() : notify(by_key_, key, clients_max);
 }
 
 std::vector<ClientId> WaitingClients::barrier_opened(const std::string& key) {
-  return at_barrier_.empty() ? std::vector<ClientId>() : tell(at_barrier_, key, SIZE_MAX);
+  return at_barrier_.empty() ? std::vector<ClientId>() : notify(at_barrier_, key, SIZE_MAX);
 }
 
 const std::vector<ClientId>* WaitingClients::watchers(const std::string& key) const {
@@ -98,7 +98,7 @@ std::size_t WaitingClients::cancel(ClientId client, std::size_t keys_max) {
   const auto found = pending_.find(client);
   if (found == pending_.end()) return 0;
   Pending& wait = found->second;
-  ++wait.keys_missing;  // so that the wait is never over, whichever of its keys are removed later
+  ++wait.keys_missing;  // so that removing keys never ends the wait
   Index& index = wait.is_at_barrier ? at_barrier_ : by_key_;
   const std::size_t removed = remove_last(index, wait.keys, client, keys_max);
   if (wait.keys.empty()) pending_.erase(found);
@@ -152,8 +152,8 @@ std::size_t WaitingClients::remove_last(Index& index, std::vector<std::string>& 
   return count;
 }
 
-std::vector<ClientId> WaitingClients::tell(Index& index, const std::string& key,
-                                           std::size_t clients_max) {
+std::vector<ClientId> WaitingClients::notify(Index& index, const std::string& key,
+                                             std::size_t clients_max) {
   const auto found = index.find(key);
   if (found == index.end()) return {};
   auto& clients = found->second;

@@ -1,5 +1,4 @@
-// Which clients wait for which keys, and which watch them. The part of the store's table that knows
-// nothing of values. Pure; no thread of its own.
+// Clients that wait for or watch keys. The part of the store's table without values. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@
 
 namespace ddprun {
 
-/// A connection of the store's server. Never used twice.
+/// Id of a connection of the store's server; never reused.
 using ClientId = std::uint64_t;
 
 /// A client has at most one pending wait: for a set of keys, or at a barrier. It may watch any
@@ -25,7 +24,7 @@ class WaitingClients {
   bool is_waiting(ClientId client) const;
   bool has_incomplete_wait(ClientId client) const;
 
-  /// True if so many more pairs of a client and a key can be taken.
+  /// True if this many more pairs of a client and a key fit.
   bool has_room(std::size_t pairs) const { return pairs_max_ - pairs_ >= pairs; }
 
   // Each returns false, and changes nothing, if there is no room.
@@ -39,14 +38,14 @@ class WaitingClients {
   /// been created. Returns true if it is over already.
   bool complete_wait(ClientId client);
 
-  /// Clients whose wait is over because `key` came into being, the first to wait first. When there
-  /// are `clients_max` of them no more are told of the key.
+  /// Returns the clients whose wait has ended by the creation of `key`, in the order of their
+  /// waits. Notifies no further clients once there are `clients_max` of them.
   std::vector<ClientId> key_created(const std::string& key, std::size_t clients_max = SIZE_MAX);
 
-  /// Clients who waited at the barrier `key`; their wait is over.
+  /// Ends and returns the waits of clients at the barrier `key`.
   std::vector<ClientId> barrier_opened(const std::string& key);
 
-  /// Those who watch `key`, or nullptr.
+  /// Returns the clients that watch `key`, or null.
   const std::vector<ClientId>* watchers(const std::string& key) const;
 
   /// Ends the pending wait of `client`, if any. Removes at most `keys_max` of its keys and returns
@@ -56,8 +55,8 @@ class WaitingClients {
   /// Number of keys in the pending wait of `client`, those created since included.
   std::size_t keys_awaited(ClientId client) const;
 
-  /// Ends the pending wait and the watches of a client that has left. Removes at most `keys_max` of
-  /// its keys: to be repeated while it has_keys().
+  /// Ends the pending wait and the watches of a disconnected client. Removes at most `keys_max` of
+  /// its keys; repeat while has_keys().
   void drop(ClientId client, std::size_t keys_max);
   bool has_keys(ClientId client) const {
     return pending_.contains(client) || watched_.contains(client);
@@ -65,17 +64,17 @@ class WaitingClients {
 
   void clear();
 
-  /// Pairs of a client and a key.
+  /// Returns the number of pairs of a client and a key.
   std::size_t size() const { return pairs_; }
 
-  /// Upper bound of the clients that a change of this key wakes or notifies.
+  /// Returns an upper bound of the clients that a change of this key wakes or notifies.
   std::size_t clients_at(const std::string& key) const;
 
-  /// Memory held, about.
+  /// Returns the approximate memory in use.
   std::size_t bytes() const { return bytes_; }
 
  private:
-  /// No hash table: it would move all its keys at once, 10 ms for 100,000, whenever it grows.
+  /// Not a hash table, whose growth takes 10 ms for 100,000 keys.
   using Index = std::map<std::string, std::vector<ClientId>>;
 
   struct Pending {
@@ -89,7 +88,7 @@ class WaitingClients {
   void remove(Index& index, const std::string& key, ClientId client);
   std::size_t remove_last(Index& index, std::vector<std::string>& keys, ClientId client,
                           std::size_t keys_max);
-  std::vector<ClientId> tell(Index& index, const std::string& key, std::size_t clients_max);
+  std::vector<ClientId> notify(Index& index, const std::string& key, std::size_t clients_max);
 
   std::size_t pairs_max_;
   Index by_key_;

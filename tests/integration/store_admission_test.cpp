@@ -42,7 +42,7 @@ TEST_SUITE("store admission") {
     other.send(kNumberOfKeys);
     CHECK(other.is_closed_by_server());
     CHECK(is_served(own));
-    CHECK(store.stats().strangers == 1);
+    CHECK(store.stats().unauthorized == 1);
     REQUIRE(store.warnings().size() == 1);
     CHECK(store.warnings()[0].ends_with(
         ": refused a connection of user 54321, which runs no worker; --rdzv_conf=check_users=0 "
@@ -81,7 +81,7 @@ TEST_SUITE("store admission") {
     may_go_on.notify_all();
     CHECK(is_served(RawClient(store.endpoint())));
     CHECK(store.warnings().empty());
-    CHECK(store.stats().strangers == 0);
+    CHECK(store.stats().unauthorized == 0);
   }
 
   TEST_CASE("the store serves the users that its owner admits, whatever their address") {
@@ -106,11 +106,11 @@ TEST_SUITE("store admission") {
     const RawClient agent(store.endpoint());
     agent.send("agent");
     CHECK(agent.is_closed_by_server());
-    CHECK(store.stats().strangers == 0);
+    CHECK(store.stats().unauthorized == 0);
     const RawClient client(store.endpoint());
     client.send(kNumberOfKeys);
     CHECK(client.is_closed_by_server());
-    CHECK(store.stats().strangers == 1);
+    CHECK(store.stats().unauthorized == 1);
   }
 
   TEST_CASE(
@@ -128,7 +128,7 @@ TEST_SUITE("store admission") {
     CHECK(is_served(friendly));
     CHECK(RawClient(store.endpoint()).is_closed_by_server());
     const auto stats = store.stats();
-    CHECK(stats.strangers == 2);
+    CHECK(stats.unauthorized == 2);
     CHECK(stats.connections == 1);
     REQUIRE(store.warnings().size() == 2);
     CHECK(
