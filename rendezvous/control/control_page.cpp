@@ -30,8 +30,8 @@ constexpr std::uint64_t kMagic = 0x6464'7072'756e'0004;  // "ddprun" and the lay
 constexpr std::size_t kReasonBytes = 200;
 constexpr std::size_t kMemoryPage = 4096;
 constexpr std::size_t kFutexesPerWait = 128;  // FUTEX_WAITV_MAX
-// Before Linux 5.16 there is no futex_waitv: fall back to looking this often. The pidfd still tells
-// of each death.
+// Before Linux 5.16 there is no futex_waitv: poll at this interval. The pidfd still reports each
+// death.
 constexpr auto kFallbackPeriod = std::chrono::milliseconds(5);
 
 using Word = std::atomic<std::uint32_t>;
@@ -120,9 +120,9 @@ struct ControlPage::Layout {
     futex_wake_all(change_count);
   }
 
-  /// Gathers what to sleep on: the change counter and the life of each worker that is alive.
-  /// Returns how many, or nothing if some worker's death is news. Workers beyond what one call can
-  /// watch are left to their pidfds.
+  /// Collects the futexes to wait on: the change counter and the life of each worker that is alive.
+  /// Returns their number, or nullopt if a worker has died that is not known to be dead. Workers
+  /// beyond the limit of one call are watched by their pidfds only.
   std::optional<unsigned> collect_waits(int workers, const bool* known_dead,
                                         std::uint32_t changes_seen,
                                         std::array<futex_waitv, kFutexesPerWait>& waits) {
@@ -163,7 +163,7 @@ ControlPage ControlPage::create(int local_world_size, int round,
                  (error == EFBIG ? "; RLIMIT_FSIZE must be at least that" : "")),
         error);
   }
-  // Memory that a worker has cut off would end the agent by SIGBUS.
+  // Accessing memory that a worker has truncated would raise SIGBUS in the agent.
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     throw_system_error(of_agent("F_ADD_SEALS"), errno);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
@@ -261,7 +261,7 @@ void ControlPage::announce_alive(int local_rank) {
 
 void ControlPage::announce_exit(int local_rank, int exit_status) noexcept {
   Layout::Slot& slot = layout_->slot(local_rank);
-  // A forked child runs its parent's exit handlers; it does not speak for the worker.
+  // A forked child runs its parent's exit handlers, but is not the worker.
   if (slot.pid.load() != ::getpid()) return;
   slot.exit_status.store(exit_status);
   slot.phase.store(static_cast<std::uint32_t>(WorkerPhase::exiting), std::memory_order_release);
@@ -307,7 +307,7 @@ void ControlPage::wait_for_change(std::uint32_t changes_seen, const bool* known_
   timespec until = to_timespec(deadline);
   const long result = ::syscall(SYS_futex_waitv, waits.data(), *count, 0,
                                 deadline.is_never() ? nullptr : &until, CLOCK_MONOTONIC);
-  // Some sandboxes answer EPERM to what they do not know; going round at once would burn a CPU.
+  // Some sandboxes return EPERM for unknown calls; retrying immediately would use a CPU.
   const bool is_available = result >= 0 || errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT;
   if (!is_available) {
     timespec period{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kFallbackPeriod).count()};

@@ -1,6 +1,6 @@
-// How the flight recorder lies in the control page: for each worker a number of logs, one for each
-// of its groups. All of it is zero to begin with. For flight_recorder.cpp, which writes it in the
-// worker, and read_flights.cpp, which reads it in the agent.
+// Layout of the flight recorder in the control page: a number of logs per worker, one for each of
+// its groups, all initially zero. Written by flight_recorder.cpp in the worker, read by
+// read_flights.cpp in the agent.
 #pragma once
 
 #include "rendezvous/control/flight_recorder.hpp"
@@ -14,13 +14,12 @@ namespace ddprun::control {
 
 inline constexpr std::size_t kFlightWordsMax = 32;
 inline constexpr std::size_t kFlightWordBytes = 16;
-inline constexpr std::size_t kFlightPage = 4096;  // so that what is not used costs no memory
+inline constexpr std::size_t kFlightPage = 4096;  // unused pages use no memory
 
-/// In FlightEntry::state, beside a FlightState.
+/// Values of FlightEntry::state in addition to FlightState.
 inline constexpr std::uint32_t kMessageFlag = 0x100;
 
-/// A call. It is written between two changes of the stamp, which tells a reader whether what it has
-/// read belongs together.
+/// A call. Writes are enclosed by two changes of the stamp, so that readers detect torn reads.
 struct alignas(64) FlightEntry {
   std::atomic<std::uint64_t> stamp;   ///< the group's n-th call, from 1; 0: being written
   std::atomic<std::uint64_t> number;  ///< of the collective

@@ -35,8 +35,7 @@ void copy_text(std::array<char, N>& to, std::string_view from) {
   to[length] = '\0';
 }
 
-/// A place that was never used, or that of the group that ended first; null if all groups are
-/// there.
+/// Returns an unused log, or that of the group that ended first; null if all are in use.
 FlightLog* take_log(FlightArea& area) {
   std::array<std::pair<std::int64_t, FlightLog*>, kFlightGroupsMax> by_end{};
   for (std::size_t i = 0; i < kFlightGroupsMax; ++i) {

@@ -1,11 +1,10 @@
-// The flight recorder of a worker: its process groups write each collective into memory of the
-// control page when they enter it and when it has ended, so that the agent can read who had come
-// how far even if the worker was killed or hangs. Writing costs some nanoseconds: a cache line that
-// nobody else writes, and no system call. The ring is read while it is written; an entry that
-// changes meanwhile is left out.
+// The flight recorder of a worker: its process groups record the start and end of each collective
+// in the control page, so that the agent can read each rank's progress even if the worker was
+// killed or hangs. A record costs some nanoseconds: an unshared cache line and no system call. The
+// agent reads the ring during writes and skips entries that change meanwhile.
 //
-// A group's calls are numbers here, whose words ("all_reduce", "float32") stand beside them: the
-// agent may be of another version than the worker's runtime.
+// Calls are stored as numbers, with their names ("all_reduce", "float32") beside them: the agent
+// may have another version than the worker's runtime.
 #pragma once
 
 #include "rendezvous/control/control_page.hpp"
@@ -22,17 +21,17 @@
 
 namespace ddprun::control {
 
-/// Calls of one group that are remembered.
+/// Calls kept per group.
 inline constexpr std::size_t kFlightsMax = 256;
-/// Groups of one worker, those that have ended left out: world, data, tensor and pipeline parallel
-/// ones and a few for checkpoints. More are not recorded.
+/// Maximum number of live groups of a worker: world, data, tensor and pipeline parallel ones, and a
+/// few for checkpoints. Further ones are not recorded.
 inline constexpr std::size_t kFlightGroupsMax = 16;
 /// Longer names of groups are cut.
 inline constexpr std::size_t kGroupNameBytesMax = 95;
-/// Of larger groups it is not recorded who they are.
+/// The members of larger groups are not recorded.
 inline constexpr std::size_t kGroupMembersMax = 256;
 
-/// What the numbers of a FlightCall mean, by number. At most 15 bytes each, and 32 in all.
+/// Names of the numbers in a FlightCall, by number. At most 15 bytes each, 32 names in all.
 struct FlightWords {
   std::span<const char* const> calls;
   std::span<const char* const> types;
@@ -62,25 +61,25 @@ struct FlightGroup {
 
 struct FlightLog;
 
-/// One group of this worker. Move-only. Functions are called one at a time, from any thread; what
-/// has been entered may end in another order.
+/// One group of this worker. Move-only. Not thread-safe, but callable from any thread; calls may
+/// end in any order.
 class FlightRecorder {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Begins to record `group` of the worker with this slot of the page. Nothing if there is no
-  /// room.
+  /// Starts to record `group` of the worker with this slot of the page. Returns nullopt if there is
+  /// no room.
   static std::optional<FlightRecorder> begin(ControlPage page, int local_rank,
                                              const FlightGroup& group, const FlightWords& words);
 
   FlightRecorder(FlightRecorder&& other) noexcept;
   FlightRecorder& operator=(FlightRecorder&& other) noexcept;
-  /// The group has ended: its place may be taken by another.
+  /// Marks the group as ended; its log may be reused.
   ~FlightRecorder();
 
   /// Returns the number of this entry, by which it ends.
   std::uint64_t enter(const FlightCall& call, Clock::time_point now) noexcept;
-  /// Nothing if so many were entered since that it is not remembered.
+  /// Does nothing if the entry has been overwritten.
   void end(std::uint64_t number, FlightState state) noexcept;
 
   void note(GroupState state) noexcept;
@@ -94,12 +93,12 @@ class FlightRecorder {
   std::uint64_t collectives_ = 0;
 };
 
-/// How many bytes of the page each worker's recorder takes, a multiple of a memory page.
+/// Bytes of the page per worker, a multiple of a memory page.
 std::size_t flight_area_bytes() noexcept;
 
-/// What the worker has recorded up to `now`, for the agent. Groups whose place another has taken
-/// are gone. Whatever the worker may have written in its part of the page, the result is bounded:
-/// ranks are within their groups, ages are not negative, texts are printable.
+/// Returns what the worker has recorded until `now`. Groups whose log was reused are absent. The
+/// result is bounded whatever the worker has written: ranks are within their groups, ages are not
+/// negative, texts are printable.
 WorkerFlights read_flights(const ControlPage& page, int local_rank,
                            FlightRecorder::Clock::time_point now);
 

@@ -1,5 +1,5 @@
-// What a worker's flight recorder holds, as plain values: the last calls of each of its process
-// groups. Read by the agent when something has gone wrong; see flight_recorder.hpp.
+// Contents of a worker's flight recorder as plain values: the last calls of each of its process
+// groups. Read by the agent after failures; see flight_recorder.hpp.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ struct Flight {
   std::uint64_t number = 0;  ///< among the group's collectives, from 0; a message has that of the
                              ///< collective after it
   bool is_message = false;
-  std::string call;         ///< "all_reduce(100 x float32, sum)": what ranks must agree in
+  std::string call;         ///< "all_reduce(100 x float32, sum)": must be equal on all ranks
   std::uint64_t bytes = 0;  ///< of those elements
   FlightState state = FlightState::entered;
   std::chrono::nanoseconds entered_ago{0};
@@ -38,7 +38,7 @@ struct GroupFlightRecord {
   std::string name;
   int rank = 0;  ///< within the group
   int size = 1;
-  std::vector<int> members{};  ///< who they are among all workers; empty: all, or too many
+  std::vector<int> members{};  ///< global ranks of the members; empty: all workers, or too many
   GroupState state = GroupState::open;
   std::uint64_t entered = 0;      ///< collectives
   std::vector<Flight> flights{};  ///< the last ones, oldest first
@@ -48,7 +48,7 @@ struct GroupFlightRecord {
 
 struct WorkerFlights {
   std::vector<GroupFlightRecord> groups{};
-  int unrecorded_groups = 0;  ///< for which there was no room
+  int unrecorded_groups = 0;  ///< groups that were not recorded for lack of room
   /// Describes a value that no recorder writes; `groups` is empty then.
   std::optional<std::string> damage{};
 

@@ -191,8 +191,8 @@ WorkerFlights damaged(std::string what) {
 WorkerFlights read_flights(const ControlPage& page, int local_rank,
                            FlightRecorder::Clock::time_point now) {
   const FlightArea& area = FlightArea::of(page, local_rank);
-  // Groups that are there before those that have ended, and the last of these first. What is sorted
-  // by is read once: the worker may go on.
+  // Live groups first, then ended ones, latest first. Sort keys are read once, since the worker may
+  // change them.
   std::vector<std::tuple<bool, std::int64_t, const FlightLog*>> logs;
   for (const auto& log : area.logs) {
     const std::uint32_t use = log.use.load(std::memory_order_acquire);

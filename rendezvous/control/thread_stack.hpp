@@ -1,6 +1,6 @@
-// How an agent asks a worker that links the runtime for the stacks of its threads while both go on:
-// it makes a pipe with a name beside the worker's error file, sends each thread the signal, and
-// each thread writes one ThreadStack. What the addresses mean the agent finds out by itself.
+// Stack requests from the agent to a worker that links the runtime, while both keep running: the
+// agent creates a named pipe beside the worker's error file and signals each thread, which writes
+// one ThreadStack. The agent resolves the addresses.
 #pragma once
 
 #include <climits>
@@ -9,7 +9,7 @@
 
 namespace ddprun::control {
 
-/// The signal that asks. Not one of the first real-time signals, which other runtimes take.
+/// Signal of a request; not one of the first real-time signals, which other runtimes use.
 inline int stack_request_signal() {
   return SIGRTMIN + 9;
 }
@@ -17,11 +17,11 @@ inline int stack_request_signal() {
 /// The name of the pipe, in the folder of the worker's error file.
 inline constexpr const char* kStackPipe = "stacks.pipe";
 
-/// Deeper stacks are recursions, whose innermost frames tell enough.
+/// Deeper stacks are recursions, whose innermost frames suffice.
 inline constexpr std::uint32_t kStackFramesMax = 64;
 
-/// One thread's answer. The frames of the signal handler itself are left out; the first address is
-/// the next instruction, the others are where calls return to.
+/// Answer of one thread, without the frames of the signal handler. The first address is the next
+/// instruction, the others are return addresses.
 struct ThreadStack {
   std::int32_t thread_id = 0;
   std::uint32_t frames = 0;
