@@ -1,4 +1,4 @@
-// What the operating system says of an error, with the limit that can be raised.
+// Text of operating system errors, with the limit that can be raised.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Files in folders that another user may rename or replace: such a folder is held by a descriptor,
-// and what lies beneath it is opened from there, without symbolic links. Any thread.
+// Files in folders that another user may rename or replace: the folder is held by a descriptor, and
+// files in it are opened relative to it, without symbolic links. Thread-safe.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -55,7 +55,7 @@ class HeldPath {
 
   /// The same for a regular file with one link; does not wait for the other end of a FIFO. Returns
   /// no descriptor and sets errno for anything else: EISDIR, EMLINK, ENXIO. O_TRUNC takes effect
-  /// only if there is none of these errors.
+  /// only without these errors.
   UniqueFd open_regular(int flags, mode_t mode = 0) const;
 
  private:

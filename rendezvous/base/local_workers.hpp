@@ -1,4 +1,4 @@
-// How many workers a node may have, wherever that is asked.
+// Maximum number of workers per node.
 #pragma once
 
 namespace ddprun {

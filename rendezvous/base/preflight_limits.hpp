@@ -1,16 +1,15 @@
-// How long a preflight may take: ddprun-preflight for each of its steps and, by what follows from
-// that, the agent for the whole. It must not give up first, since then nobody could say what was
-// amiss.
+// Time limits of a preflight: of each step of ddprun-preflight, and, derived from them, of the
+// whole for the agent, which must not time out first, since the cause would be lost.
 #pragma once
 
 #include <chrono>
 
 namespace ddprun {
 
-/// For a node's workers to meet, all of which have been started at once.
+/// For a node's workers to meet; all start together.
 inline constexpr std::chrono::seconds kPreflightJoinLimit{60};
-/// For a device to answer. CUDA takes tenths of a second to be at home on one, and many seconds
-/// where a driver wakes all of a node's devices up at once.
+/// For a device to respond. CUDA initialises in tenths of a second, or many seconds if the driver
+/// starts all devices of a node at once.
 inline constexpr std::chrono::seconds kPreflightExamLimit{60};
 /// For the ranks of an exchange to connect, and once more for all that they exchange.
 inline constexpr std::chrono::seconds kPreflightExchangeLimit{20};

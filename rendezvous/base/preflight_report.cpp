@@ -31,7 +31,7 @@ constexpr std::array kNumbers = {
     NumberField{"exchange", &PreflightReport::exchange_bytes_per_second},
     NumberField{"all_reduce", &PreflightReport::all_reduce_bytes_per_second}};
 
-/// Whoever was killed while he wrote has not come to it.
+/// Last line; missing if the writer was killed.
 constexpr std::string_view kLastLine = "end";
 
 std::string on_one_line(std::string text) {

@@ -1,5 +1,5 @@
-// What ddprun-preflight has found out about the device of one worker, as it tells the agent: a file
-// of lines, each a name, a space and a value. Both directions. Pure; any thread.
+// Result of ddprun-preflight for the device of one worker, passed to the agent as a file of lines:
+// name, space, value. Reads and writes it. Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace ddprun {
 
 struct PreflightReport {
   std::string device{};   ///< "CPU", "CUDA device 2 (NVIDIA H200, 0000:3B:00.0, GPU-...)"
-  std::string problem{};  ///< why no worker should use it; empty: it is in order
-  std::string remark{};   ///< what somebody should look at; the run goes on
+  std::string problem{};  ///< why no worker should use it; empty: none
+  std::string remark{};   ///< warning for the operator; the run continues
   // 0: not measured.
   double memory_bytes_per_second = 0;    ///< written and read back
   double product_flops = 0;              ///< operations a second of a matrix product
@@ -22,7 +22,7 @@ struct PreflightReport {
   bool operator==(const PreflightReport&) const = default;
 };
 
-/// Longer texts of a report are cut: the words of a driver may be anything.
+/// Longer texts are truncated, since drivers may report anything.
 inline constexpr std::size_t kPreflightTextMax = 1000;
 
 /// Line breaks in texts become spaces.

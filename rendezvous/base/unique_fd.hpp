@@ -1,4 +1,4 @@
-// A descriptor with one owner, who closes it. Any thread.
+// Owns and closes a file descriptor. Thread-compatible.
 #pragma once
 
 #include <unistd.h>

@@ -78,7 +78,7 @@ boost::asio::awaitable<std::optional<Result>> with_deadline(
   }
   const auto watch = std::make_shared<deadline_internal::Watch>(executor);
   watch->begin(watch, deadline);
-  // A cancellation of the caller goes on to the operation; while it runs, that is all the caller's
+  // Forwards a cancellation of the caller to the operation; while it runs, that is all the caller's
   // slot is for.
   auto slot = cancellation.slot();
   if (slot.is_connected()) {

@@ -13,7 +13,7 @@ namespace ddprun::wire {
 
 /// Replies of one byte. Equal numbers mean different things to different requests.
 enum class Answer : std::uint8_t {
-  ready = 0,             ///< CHECK: all keys exist; WAIT, BARRIER: go on
+  ready = 0,             ///< CHECK: all keys exist; WAIT, BARRIER: over
   not_ready = 1,         ///< CHECK: a key is missing
   wait_cancelled = 1,    ///< CANCEL_WAIT
   watch_registered = 3,  ///< WATCH_KEY

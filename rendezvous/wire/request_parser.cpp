@@ -224,7 +224,7 @@ bool RequestParser::read_number(std::size_t bytes, std::string_view& input) {
 
 bool RequestParser::fail(std::string problem) {
   problem_ = std::move(problem);
-  // What came so far is of no use any more.
+  // Discard the bytes received so far.
   parts_ = {};
   list_item_ = {};
   held_bytes_ = 0;

@@ -1,6 +1,5 @@
-// Bytes to requests, as they come: a request may arrive in any number of pieces, and one piece may
-// hold many. Never throws on what a peer sends and never takes memory for a length that the peer
-// has only announced. One parser per connection; no I/O.
+// Parses requests from a byte stream in pieces of any size. Never throws on malformed input and
+// never allocates for an announced length. One parser per connection; no I/O.
 #pragma once
 
 #include "rendezvous/wire/operations.hpp"
@@ -18,19 +17,19 @@ namespace ddprun::wire {
 
 class RequestParser {
  public:
-  /// Takes bytes off the front of `input` up to the end of the next request. Nothing if there are
-  /// not enough bytes yet (all were taken and are kept) or if the input is malformed.
+  /// Consumes bytes of `input` up to the end of the next request. Returns nullopt if more bytes are
+  /// needed (all were consumed) or the input is malformed.
   std::optional<Request> next(std::string_view& input);
 
-  /// Once true nothing more can be read: the connection must be closed.
+  /// True after malformed input: the connection must be closed.
   bool is_malformed() const { return !problem_.empty(); }
 
-  /// What is wrong with the input, for the operator; empty if nothing is.
+  /// Describes the problem for the operator; empty if none.
   const std::string& problem() const { return problem_; }
 
   Dialect dialect() const { return dialect_; }
 
-  /// Memory held for a request of which a part is missing.
+  /// Memory of an incomplete request.
   std::size_t held_bytes() const { return held_bytes_; }
 
   /// Memory of the request that next() returned last.

@@ -1,6 +1,6 @@
-// A point in time by which something must have happened. It is made once, at the edge, and passed
-// down: a layer never starts a duration anew. It remembers what was allowed so that errors can say
-// so. Any thread may use it.
+// A point in time by which an operation must complete. Created once, at the edge, and passed down,
+// so that layers do not restart a duration. Remembers the allowed time for error messages.
+// Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class Deadline {
   /// `allowed` from now on. A negative duration has already passed.
   static Deadline after(Duration allowed);
 
-  /// `allowed` from `start` on, for who has read the clock already.
+  /// `allowed` after `start`, for callers that have already read the clock.
   static Deadline from(Clock::time_point start, Duration allowed);
 
   /// No limit. For waits that another mechanism is sure to end.

@@ -1,5 +1,5 @@
-// How libraries speak: through a callable that the program hands them. Without one they do not
-// print, but for ddprun::torch::init(), whose programs hand nothing over.
+// Logging of libraries: through a callable that the program provides. Without one they do not
+// print, except ddprun::torch::init(), whose programs provide none.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,11 @@ namespace ddprun {
 enum class LogLevel {
   debug,  ///< everything else
   info,   ///< at most a dozen lines per round
-  warn,   ///< somebody should look; the run goes on
-  error,  ///< the run cannot go on
+  warn,   ///< needs attention; the run continues
+  error,  ///< the run cannot continue
 };
 
-/// Called with one line without its newline. Must not throw. An empty Log is silence.
+/// Receives one line without its newline. Must not throw. An empty Log discards all lines.
 using Log = std::function<void(LogLevel, std::string_view)>;
 
 /// Calls `log` unless it is empty.

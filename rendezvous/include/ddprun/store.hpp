@@ -61,10 +61,10 @@ class Store {
   /// Appends `bytes` to the key's value, which counts as empty when absent.
   void append(std::string_view key, std::string_view bytes, Deadline deadline);
 
-  /// True if all keys exist now.
+  /// Returns true if all keys exist now.
   bool check(std::span<const std::string> keys, Deadline deadline);
 
-  /// Waits until each of the keys has come into being. The store stays usable after a timeout.
+  /// Waits until each of the keys has been created. The store stays usable after a timeout.
   void wait(std::span<const std::string> keys, Deadline deadline);
 
   /// True if the key existed.
@@ -81,7 +81,7 @@ class Store {
 
   /// Appends a value to the queue.
   void queue_push(std::string_view key, std::string_view value, Deadline deadline);
-  /// Waits for a value and takes it off the front of the queue.
+  /// Waits for a value and removes it from the front of the queue.
   std::string queue_pop(std::string_view key, Deadline deadline);
   /// The number of values in the queue; 0 if there is no such queue.
   std::int64_t queue_length(std::string_view key, Deadline deadline);

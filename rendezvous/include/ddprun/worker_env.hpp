@@ -1,6 +1,5 @@
-// What a worker knows about itself and its run, and the environment variables that carry it from
-// the agent to the worker. Both directions live in worker_env.cpp; nobody else reads or writes
-// these variables.
+// Description of a worker and its run, and the environment variables that pass it from the agent to
+// the worker. Only worker_env.cpp reads and writes these variables.
 #pragma once
 
 #include <ddprun/store.hpp>
@@ -26,7 +25,7 @@ struct WorkerEnv {
   int role_world_size = 1;                ///< ROLE_WORLD_SIZE
   std::string role_name = "default";      ///< ROLE_NAME
   std::string master_addr = "127.0.0.1";  ///< MASTER_ADDR: host of the store
-  std::uint16_t master_port = 0;          ///< MASTER_PORT: port of the store; 0 means there is none
+  std::uint16_t master_port = 0;          ///< MASTER_PORT: port of the store; 0: no store
   int restart_count = 0;                  ///< TORCHELASTIC_RESTART_COUNT: attempts before this one
   int max_restarts = 0;                   ///< TORCHELASTIC_MAX_RESTARTS
   std::string run_id = "none";            ///< TORCHELASTIC_RUN_ID
@@ -43,21 +42,20 @@ struct WorkerEnv {
   int control_page_slot = 0;
   bool shares_gpus = false;  ///< DDPRUN_SHARE_GPU: a GPU may have several workers ("1")
 
-  /// "openmpi" or "mpich" if that one's mpirun started this process and nobody else has said what
-  /// it is: rank, world size and their local kin are from its variables then, and there is no
-  /// store.
+  /// "openmpi" or "mpich" if the process was started by that mpirun and has no variables of an
+  /// agent: the ranks and sizes are then taken from the MPI's variables, and there is no store.
   std::string mpi_vendor;
 
   /// True if an agent started this process, in contrast to a program started by hand.
   bool is_launched() const { return use_agent_store || agent_store_port != 0; }
 
-  /// The store to meet at; port 0 means there is none.
+  /// Endpoint of the run's store; port 0: no store.
   StoreEndpoint store() const;
 
   bool operator==(const WorkerEnv&) const = default;
 };
 
-/// Looks a variable up; nothing if it is not set.
+/// Looks up a variable; nullopt if it is not set.
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 /// The variables that describe `env` to a worker.
