@@ -114,7 +114,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
         // The other nodes are not waited for.
       }
     }
-    for (const auto& words : host_->last_words()) tell(Warning{"the rendezvous " + words});
+    for (const auto& words : host_->refusals()) tell(Warning{"the rendezvous " + words});
     store_use_.reset();
     host_.reset();
     co_return make_finished(*outcome_);

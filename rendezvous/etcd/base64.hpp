@@ -1,4 +1,4 @@
-// Bytes as text, as JSON holds them: RFC 4648 with padding. Pure.
+// Encodes bytes as text for JSON: RFC 4648 with padding. Pure.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@ namespace ddprun::etcd {
 
 std::string to_base64(std::string_view bytes);
 
-/// Nothing if the text is not what to_base64() makes.
+/// Returns nullopt if the text is not valid output of to_base64().
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace ddprun::etcd

@@ -22,8 +22,8 @@ std::chrono::seconds lease_of_memory(const Settings& settings) {
   return std::max(membership::memory_of_run(settings), kLeaseMin);
 }
 
-/// The name or address by which the others reach this node. If only this machine takes etcd's name
-/// for a loopback address, etcd is here, and the others reach this machine by that name.
+/// Returns the name or address by which other nodes reach this one. If etcd's name is a loopback
+/// address only here, etcd is on this machine, and other nodes reach this machine by that name.
 std::string own_name(const EtcdSettings& etcd, const Client& client) {
   if (!etcd.local_addr.empty()) return etcd.local_addr;
   const auto& host = client.endpoint().host;
@@ -63,7 +63,7 @@ asio::awaitable<Listening> listen(std::shared_ptr<Client> client, EtcdSettings e
   co_return listening;
 }
 
-/// What a successful candidate does next, or why it cannot.
+/// Result of an election: what a successful candidate needs, or the problem.
 asio::awaitable<Result<HeldLease>> hold_lease(std::shared_ptr<Client> client,
                                               std::chrono::seconds time) {
   const auto sent = Deadline::Clock::now();
@@ -75,12 +75,12 @@ asio::awaitable<Result<HeldLease>> hold_lease(std::shared_ptr<Client> client,
 
 struct Candidacy {
   std::string holder;  ///< value of the coordinator's key
-  LeaseId lease = 0;   ///< of that key
+  LeaseId lease = 0;   ///< lease of that key
   Revision ignored_outcome = 0;
   std::shared_ptr<RunTrust> trust;
 };
 
-/// The election itself: the first to write the key has won, unless the run has ended.
+/// The election: the first to write the key wins, unless the run has ended.
 asio::awaitable<Result<EtcdSnapshot>> stand(std::shared_ptr<Client> client, RunKeys keys,
                                             Candidacy candidacy) {
   Transaction election{
@@ -94,7 +94,7 @@ asio::awaitable<Result<EtcdSnapshot>> stand(std::shared_ptr<Client> client, RunK
   co_return candidacy.trust->read(std::get<TransactionAnswer>(answer), candidacy.lease);
 }
 
-/// From the vote to the term's beginning.
+/// Starts the term of the elected node.
 asio::awaitable<CampaignResult> begin_term(std::shared_ptr<Client> client, RunKeys keys,
                                            Candidate candidate, Listening listening,
                                            HeldLease leadership, Log log) {
@@ -156,7 +156,7 @@ asio::awaitable<CampaignResult> campaign(std::shared_ptr<Client> client, EtcdSet
   auto entering = begin_term(client, keys, std::move(candidate), std::move(listening), lease, log);
   auto result = co_await std::move(entering);
   if (!result.problem.empty()) {
-    // Even without an answer this node may have been elected, and nobody else is until it is not.
+    // Without an answer this node may have been elected, and then blocks other elections.
     auto revoking = client->revoke(lease.id(), revocation_deadline());
     co_await std::move(revoking);
   }

@@ -1,5 +1,5 @@
-// A node's attempt to be elected: it listens first, so that whoever reads of its election can
-// connect at once. Runs on the executor's one thread.
+// A node's attempt to be elected. Listens first, so that agents can connect as soon as the election
+// is visible. Runs on the executor's single thread.
 #pragma once
 
 #include "rendezvous/etcd/run_trust.hpp"
@@ -14,22 +14,23 @@
 namespace ddprun::etcd {
 
 struct CampaignResult {
-  std::shared_ptr<Term> term{};  ///< if this node has been elected; it has begun
-  std::string note{};            ///< for the operator, then
-  std::string address{};         ///< of the coordinator, then
-  std::string problem{};         ///< why nobody could be elected
+  std::shared_ptr<Term> term{};  ///< started term if this node was elected
+  std::string note{};            ///< note for the operator if elected
+  std::string address{};         ///< address of the coordinator if elected
+  std::string problem{};         ///< why the election failed
 };
 
 struct Candidate {
   membership::PastNode node;
   membership::Settings settings;
-  membership::Admission admission;  ///< its secret outlives the term
+  membership::Admission admission;  ///< its secret must outlive the term
   std::shared_ptr<RunTrust> trust{};
-  Revision ignored_outcome = 0;  ///< as seen before; no other one must be there
+  /// revision of the ignored outcome; the election fails if there is another
+  Revision ignored_outcome = 0;
   TermNotice on_renewal{};
 };
 
-/// etcd has answered the client before.
+/// REQUIRES: etcd has answered the client before.
 boost::asio::awaitable<CampaignResult> campaign(std::shared_ptr<Client> client, EtcdSettings etcd,
                                                 Candidate candidate, Log log);
 

@@ -39,7 +39,7 @@ Channel::Channel(const asio::any_io_executor& executor, int fd,
                  std::unique_ptr<security::TlsSession> session)
     : socket_(executor, protocol_of(fd), fd), session_(std::move(session)) {}
 
-/// Any error: problem() says more.
+/// Generic error; see problem().
 Channel::Error Channel::tls_error() const {
   return session_->problem().empty() ? Error() : Error(asio::error::access_denied);
 }
@@ -66,7 +66,7 @@ asio::awaitable<Channel::Error> Channel::send(std::string bytes) {
     auto flushing = flush();
     const auto sent = co_await std::move(flushing);
     if (sent) {
-      // A server that refuses this client says why before it closes the connection.
+      // A server that refuses this client sends the reason before it closes the connection.
       auto receiving = receive_sealed();
       co_await std::move(receiving);
       session_->read();
@@ -105,7 +105,7 @@ asio::awaitable<Channel::Error> Channel::flush() {
 asio::awaitable<Channel::Error> Channel::receive_sealed() {
   std::array<char, kReadBytes> bytes;
   const auto read = co_await socket_.async_read_some(asio::buffer(bytes), kAwait);
-  session_->take({bytes.data(), std::get<1>(read)});
+  session_->feed({bytes.data(), std::get<1>(read)});
   co_return std::get<0>(read);
 }
 

@@ -1,5 +1,5 @@
-// A connection to etcd, plain or with TLS. Runs on the executor's one thread; includes Asio, so it
-// is for .cpp files.
+// A connection to etcd, plain or with TLS. Runs on the executor's single thread. Includes Asio;
+// only for .cpp files.
 #pragma once
 
 #include "rendezvous/security/tls.hpp"
@@ -19,21 +19,21 @@ class Channel {
  public:
   using Error = boost::system::error_code;
 
-  /// Takes the connected socket `fd`. `session` null: plain.
+  /// Takes ownership of the connected socket `fd`. `session` null: no TLS.
   Channel(const boost::asio::any_io_executor& executor, int fd,
           std::unique_ptr<security::TlsSession> session);
 
-  /// To be called first. An error, of the socket or TLS's (see problem()), or none.
+  /// Must be called first. Returns an error of the socket or TLS (see problem()), or none.
   boost::asio::awaitable<Error> open();
   boost::asio::awaitable<Error> send(std::string bytes);
 
-  /// Appends what comes next, at least a byte. asio::error::eof: nothing more will come.
+  /// Appends at least one received byte. Returns asio::error::eof at the end.
   boost::asio::awaitable<Error> receive(boost::beast::flat_buffer& into);
 
-  /// What is wrong with TLS, as the end of a sentence about the server; empty: nothing.
+  /// Returns the TLS problem as a predicate of the server; empty if none.
   std::string problem() const { return session_ ? session_->problem() : std::string(); }
 
-  /// This machine's address as it is seen from there; empty if it is not known.
+  /// Returns this machine's address on the connection; empty if unknown.
   std::string local_address() const;
 
  private:

@@ -20,11 +20,11 @@ namespace http = boost::beast::http;
 
 namespace {
 
-/// From here on a request is worth no more time at an endpoint that does not answer.
+/// Timeout after which a request tries the next endpoint.
 constexpr auto kEndpointTimeout = std::chrono::seconds(5);
 
 constexpr unsigned kOk = 200;
-/// Statuses from here on say that this endpoint cannot serve anybody now.
+/// Statuses from here on mean that the endpoint cannot serve requests now.
 constexpr unsigned kServerErrors = 500;
 
 using Request = http::request<http::string_body>;
@@ -45,11 +45,11 @@ void prepare(Parser& parser) {
   parser.eager(true);
 }
 
-/// Why the answer is not in the parser; no error: it is.
+/// Error of reading the answer; no error: the parser has the answer.
 struct ExchangeFailure {
   boost::system::error_code error;
-  std::string first_bytes{};  ///< of a reply that cannot be parsed
-  std::string tls_problem{};  ///< as TlsSession::problem()
+  std::string first_bytes{};  ///< first bytes of a reply that cannot be parsed
+  std::string tls_problem{};  ///< see TlsSession::problem()
 
   std::string text() const {
     if (!tls_problem.empty()) return tls_problem;
@@ -74,7 +74,7 @@ std::string text_of(const Request& request) {
   return std::move(text).str();
 }
 
-/// Gives the parser what has come; need_more is no error here.
+/// Feeds received bytes to the parser; need_more is not an error.
 boost::system::error_code parse(Parser& parser, boost::beast::flat_buffer& buffer) {
   boost::system::error_code error;
   while (!error && buffer.size() > 0 && !parser.is_done()) {
@@ -83,14 +83,14 @@ boost::system::error_code parse(Parser& parser, boost::beast::flat_buffer& buffe
   return error == http::error::need_more ? boost::system::error_code() : error;
 }
 
-/// Of a connection that has ended.
+/// Describes why a connection has ended.
 boost::system::error_code end_of(Parser& parser) {
   boost::system::error_code error = http::error::end_of_stream;
   if (parser.got_some()) parser.put_eof(error = {});
   return error;
 }
 
-/// Receives once. An error, or none.
+/// Receives once. Returns an error or none.
 asio::awaitable<boost::system::error_code> receive(Channel& channel, Parser& parser,
                                                    boost::beast::flat_buffer& buffer) {
   auto receiving = channel.receive(buffer);
@@ -102,7 +102,7 @@ asio::awaitable<boost::system::error_code> receive(Channel& channel, Parser& par
 asio::awaitable<ExchangeFailure> exchange(Channel& channel, std::string request, Parser& parser) {
   auto opening = channel.open();
   auto opened = co_await std::move(opening);
-  // A server that closes before it has read all of the handshake resets the connection.
+  // A server that closes during the handshake resets the connection.
   if (opened == asio::error::connection_reset) opened = asio::error::eof;
   if (opened) co_return ExchangeFailure{opened, {}, channel.problem()};
   auto sending = channel.send(std::move(request));
@@ -120,7 +120,7 @@ asio::awaitable<ExchangeFailure> exchange(Channel& channel, std::string request,
   co_return ExchangeFailure{};
 }
 
-/// Reads what comes of a watch, line by line. True: something has changed.
+/// Reads the lines of a watch. Returns true on a change.
 asio::awaitable<bool> await_change(Channel& channel, std::string request) {
   auto opening = channel.open();
   const auto opened = co_await std::move(opening);
@@ -142,7 +142,7 @@ asio::awaitable<bool> await_change(Channel& channel, std::string request) {
   co_return false;
 }
 
-/// Of the time that is left, the share of one of so many endpoints.
+/// Returns an equal share of the remaining time for each endpoint.
 Deadline share_of(Deadline deadline, std::size_t endpoints) {
   const auto share = deadline.remaining() / static_cast<Deadline::Duration::rep>(endpoints);
   return Deadline::after(std::min<Deadline::Duration>(share, kEndpointTimeout));

@@ -1,10 +1,8 @@
-// Speaks to etcd through its HTTP gateway. Every request is a connection of its own: they are few,
-// and a connection that is used once cannot be found broken. Runs on the executor's one thread;
-// nothing blocks.
+// Client of etcd's HTTP gateway. Requests are few, so each has its own connection, which cannot be
+// stale. Runs on the executor's single thread; nothing blocks.
 //
-// Of several endpoints the one that answered last is asked first; one that cannot be reached or
-// has no leader is passed over. So a request may be carried out twice: transactions say by their
-// conditions what that would mean.
+// Tries the endpoint that answered last first, and skips those that are unreachable or without
+// leader. A request may therefore be performed twice; transactions detect this by their conditions.
 #pragma once
 
 #include "rendezvous/etcd/messages.hpp"
@@ -22,13 +20,13 @@
 
 namespace ddprun::etcd {
 
-/// Of an answer: far more than etcd takes in one request (1.5 MiB by default), as base64.
+/// Maximum bytes of an answer: far above etcd's limit for requests (1.5 MiB by default), as base64.
 inline constexpr std::size_t kAnswerBytesMax = std::size_t{8} << 20;
 
-/// The client is neither moved nor destroyed while a request is under way.
+/// REQUIRES: the client is neither moved nor destroyed during a request.
 class Client {
  public:
-  /// `tls` null: without TLS.
+  /// `tls` null: no TLS.
   Client(boost::asio::any_io_executor executor, std::vector<StoreEndpoint> endpoints,
          std::shared_ptr<const security::TlsContext> tls = nullptr);
   Client(const Client&) = delete;
@@ -40,22 +38,22 @@ class Client {
   boost::asio::awaitable<Result<std::chrono::seconds>> renew(LeaseId lease, Deadline deadline);
   boost::asio::awaitable<Result<TransactionAnswer>> commit(Transaction transaction,
                                                            Deadline deadline);
-  /// Ends a lease, and with it its keys. What cannot be revoked ends by itself.
+  /// Revokes a lease, which deletes its keys. On failure the lease expires by itself.
   boost::asio::awaitable<void> revoke(LeaseId lease, Deadline deadline);
 
-  /// True when something in the range has changed since before `first`, at once if it had; false
-  /// when that cannot be watched, or when the deadline has passed.
+  /// Returns true once a key in the range has changed at or after revision `first`; false on
+  /// failure or at the deadline.
   boost::asio::awaitable<bool> wait_for_change(Range range, Revision first, Deadline deadline);
 
-  /// The endpoint that answered last, and this machine's address as it is seen from there; empty
-  /// before the first answer.
+  /// The endpoint that answered last, and this machine's address on that connection; empty before
+  /// the first answer.
   const StoreEndpoint& endpoint() const { return endpoints_[preferred_]; }
   const std::string& local_address() const { return local_address_; }
 
  private:
   struct Answer {
-    unsigned status = 0;  ///< 0: there is none
-    std::string text;     ///< or why not
+    unsigned status = 0;  ///< HTTP status; 0: no answer
+    std::string text;     ///< body, or the problem if there is no answer
   };
   std::unique_ptr<security::TlsSession> session_with(const StoreEndpoint& endpoint) const;
   boost::asio::awaitable<Answer> ask(const char* path, std::string body, Deadline deadline);

@@ -27,21 +27,20 @@ using membership::Time;
 
 namespace {
 
-/// For connecting to a coordinator: it may be on a machine that is gone, and another one is elected
-/// within a lease.
+/// Timeout for connecting to a coordinator: its machine may be lost, and another is elected within
+/// a lease.
 constexpr auto kConnectTimeout = std::chrono::seconds(1);
 
-/// How long a search that is under way may take to notice that it is not wanted any more.
+/// Time for a running search to notice its cancellation.
 constexpr auto kSearchEndTimeout = std::chrono::seconds(2);
 
-/// For which a node that cannot be reached leaves the leadership to others: they learn of it at
-/// once.
+/// Time for which an unreachable node does not run for election, so that others are elected.
 constexpr int kRestInLeases = 2;
 
-/// A wait that is longer is explained.
+/// Longer waits are reported.
 constexpr auto kQuietWait = std::chrono::seconds(1);
 
-/// Null without TLS.
+/// Returns null without TLS.
 std::shared_ptr<const security::TlsContext> tls_of(const EtcdSettings& etcd) {
   if (!etcd.tls) return nullptr;
   return std::make_shared<const security::TlsContext>(*etcd.tls, "--rdzv_conf=");
@@ -107,8 +106,8 @@ class Election : public std::enable_shared_from_this<Election> {
   }
 
  private:
-  /// The others' workers are asked to end when this node's are, and may take as long for what they
-  /// have to save; their agents kill those that take longer.
+  /// Time limit for the workers of other nodes, which are asked to stop at the same time as this
+  /// node's and have the same grace period.
   Deadline::Duration patience() const {
     return choice_.settings.shutdown_timeout + choice_.settings.farewell_timeout;
   }
@@ -118,7 +117,7 @@ class Election : public std::enable_shared_from_this<Election> {
     hurry_.emit(asio::cancellation_type::terminal);
   }
 
-  /// After an outcome for as long as that takes, after resign() until the patience ends.
+  /// Waits without limit after an outcome; after resign(), until the limit.
   static asio::awaitable<void> wait_for_others(std::shared_ptr<Election> self,
                                                std::shared_ptr<Term> term) {
     const auto limit = self->patience_end_;
@@ -137,11 +136,11 @@ class Election : public std::enable_shared_from_this<Election> {
     try {
       co_await asio::co_spawn(self->client_->executor(), std::move(over), std::move(token));
     } catch (const boost::system::system_error&) {
-      // Somebody cannot wait.
+      // A second resign() interrupts the wait.
     }
   }
 
-  /// Whoever waits for the end of a search hears of it however that comes.
+  /// Notifies waiters of the end of a search on every path.
   class Searching {
    public:
     explicit Searching(Election& election) : election_(election) { election_.is_searching_ = true; }
@@ -209,20 +208,20 @@ class Election : public std::enable_shared_from_this<Election> {
 
   bool has_nodes() const { return is_own(tried_) && term_->coordinator().has_nodes(); }
 
-  /// A search follows soon from a failure to get where the last one has led, or later from the loss
-  /// of a connection there.
+  /// A search shortly after the last one follows a failure to connect; a later one, the loss of a
+  /// connection.
   void note_own_failure() {
     const bool is_failure =
         is_own(tried_) && !has_nodes() && Deadline::Clock::now() - sent_ <= 2 * kConnectTimeout;
     own_failures_ = is_failure ? own_failures_ + 1 : 0;
   }
 
-  /// Resigns the leadership, and the others time to have one of them elected.
+  /// Steps down, and does not run for election until others had time to.
   asio::awaitable<Found> make_way(Time not_before) {
     own_failures_ = 0;
     unreachable_ = "this node was elected to host the rendezvous and cannot be reached at " +
                    own_address_ + ", not even from here (--local_addr gives another address)";
-    has_told_ = true;
+    has_logged_ = true;
     write_log(log_, LogLevel::warn, unreachable_ + "; it resigns as coordinator");
     const auto term = term_;
     auto returning = Term::give_back(term, false);
@@ -232,12 +231,13 @@ class Election : public std::enable_shared_from_this<Election> {
     co_return co_await std::move(giving_up);
   }
 
-  /// Of the coordinator that was elected then, if that is this node's.
+  /// Returns the end of the coordinator's term if it is this node's.
   Time term_end(Revision created) const {
     return is_own(created) ? term_->term_end() : Time::max();
   }
 
-  /// The outline of the run's, to find where this node's differs; empty if it cannot be had.
+  /// Returns the outline of the run's configuration, for comparison with this node's; empty if
+  /// unavailable.
   asio::awaitable<std::string> read_config() {
     Transaction look;
     look.read = Range{.key = keys_.config()};
@@ -254,9 +254,9 @@ class Election : public std::enable_shared_from_this<Election> {
     return trust_->read(std::get<TransactionAnswer>(answer));
   }
 
-  /// Not before its time, so that an etcd in trouble is not asked without a pause.
+  /// Delays the next search, to limit the load on a failing etcd.
   asio::awaitable<Found> give_up(std::string problem, Time not_before) {
-    if (!std::exchange(has_told_, true)) {
+    if (!std::exchange(has_logged_, true)) {
       write_log(log_, LogLevel::warn, problem + "; trying again");
     }
     pause_.expires_at(not_before);
@@ -274,7 +274,7 @@ class Election : public std::enable_shared_from_this<Election> {
     co_await pause_.async_wait(kAwait);
   }
 
-  /// Why nobody could be elected; empty if somebody has been, this node or another.
+  /// Returns why the election failed; empty if this or another node was elected.
   asio::awaitable<std::string> stand(Revision ignored_outcome) {
     if (term_) term_->end();
     Candidate candidate{.node = {.name = self_.name, .instance = self_.instance},
@@ -304,20 +304,20 @@ class Election : public std::enable_shared_from_this<Election> {
   const std::shared_ptr<Client> client_;
   asio::steady_timer pause_;
   asio::steady_timer search_end_;  ///< cancelled when a search has ended
-  std::shared_ptr<Term> term_;     ///< the latest of this node
+  std::shared_ptr<Term> term_;     ///< latest term of this node
   Revision tried_ = 0;
-  Time sent_;                ///< when the last search has led there
-  Time elected_;             ///< at the last time
-  std::string own_address_;  ///< where it can be reached then
-  int own_failures_ = 0;     ///< to get there, one after the other
+  Time sent_;                ///< when the last search returned this coordinator
+  Time elected_;             ///< when this node was last elected
+  std::string own_address_;  ///< address of this node's coordinator
+  int own_failures_ = 0;     ///< consecutive failures to connect to it
   std::string unreachable_;  ///< why this node last resigned
-  Time rest_end_;            ///< this node is not elected before
+  Time rest_end_;            ///< this node does not run for election before
   std::string note_;
-  bool has_told_ = false;
+  bool has_logged_ = false;
   bool is_searching_ = false;
   bool is_leaving_ = false;
-  Deadline patience_end_ = Deadline::never();  ///< with the workers of other nodes
-  asio::cancellation_signal hurry_;            ///< ends it before
+  Deadline patience_end_ = Deadline::never();  ///< limit of waiting for the workers of other nodes
+  asio::cancellation_signal hurry_;            ///< ends that wait early
   bool is_hurried_ = false;
 };
 
@@ -336,7 +336,7 @@ class ElectedHost : public Host {
     election_->observe(message);
   }
   asio::awaitable<void> wait_until_over() override { return Election::wait_until_over(election_); }
-  std::vector<std::string> last_words() const override { return election_->refusals(); }
+  std::vector<std::string> refusals() const override { return election_->refusals(); }
 
  private:
   std::shared_ptr<Election> election_;  ///< shared with its coroutines

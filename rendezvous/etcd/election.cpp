@@ -6,7 +6,7 @@ namespace ddprun::etcd {
 
 namespace {
 
-/// A connection within one machine takes no time, even on one that is busy.
+/// Connections within a machine take much less, even under load.
 constexpr std::chrono::seconds kReachableWithin(5);
 constexpr int kFailuresMin = 3;
 
@@ -26,7 +26,7 @@ Move decide_move(const EtcdSnapshot& snapshot, const membership::Join& self, Rev
     return GoTo{snapshot.holder->endpoint, snapshot.holder->created};
   }
   if (snapshot.is_holder_ignored) return AwaitRemoval{snapshot.revision + 1};
-  // Who would be refused by the run's nodes must not become the one who refuses them.
+  // A node that the run would refuse must not become its coordinator.
   if (snapshot.record) {
     const auto settings = membership::settings_of(*snapshot.record, self.run_id);
     if (const auto reason = membership::objection_to(self, settings); !reason.empty()) {

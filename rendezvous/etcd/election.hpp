@@ -1,4 +1,5 @@
-// What an agent does that looks for its run's coordinator: a pure function of what it sees in etcd.
+// Decides the next step of an agent that searches for its run's coordinator: a pure function of the
+// keys in etcd.
 #pragma once
 
 #include "rendezvous/etcd/run_keys.hpp"
@@ -8,53 +9,52 @@
 
 namespace ddprun::etcd {
 
-/// The coordinator is there.
+/// Connect to the coordinator.
 struct GoTo {
   StoreEndpoint endpoint;
   Revision created = 0;
 
   bool operator==(const GoTo&) const = default;
 };
-/// The one that is named has just been found not to answer: until another is named, or it is time
-/// to try again.
+/// The current coordinator did not answer: wait until it changes, or until a retry is due.
 struct AwaitChange {
   Revision first = 0;
 
   bool operator==(const AwaitChange&) const = default;
 };
-/// A value that is not accepted prevents an election: until it is gone.
+/// An unaccepted value blocks the election: wait until it is removed.
 struct AwaitRemoval {
   Revision first = 0;
 
   bool operator==(const AwaitRemoval&) const = default;
 };
-/// There is none: become it.
+/// There is no coordinator: run for election.
 struct Campaign {
   bool operator==(const Campaign&) const = default;
 };
-/// There is nothing to take part in.
+/// The run has ended, or refuses this node.
 struct AcceptOutcome {
   membership::RunOutcome outcome;
-  bool has_other_config = false;  ///< this node, than the run
+  bool has_other_config = false;  ///< this node's configuration differs from the run's
 
   bool operator==(const AcceptOutcome&) const = default;
 };
 using Move = std::variant<GoTo, AwaitChange, AwaitRemoval, Campaign, AcceptOutcome>;
 
-/// `self` is what this node would say when joining. `tried` is the coordinator that it has tried
-/// last (0: none yet), `may_try_again` whether it has waited long enough since.
+/// `self` is this node's Join. `tried` is the coordinator that was tried last (0: none),
+/// `may_try_again` is true if the retry is due.
 Move decide_move(const EtcdSnapshot& snapshot, const membership::Join& self, Revision tried,
                  bool may_try_again);
 
-/// How a term of this node's begins, as the node itself sees it.
+/// Start of this node's own term, as observed by the node.
 struct OwnBeginning {
   std::chrono::steady_clock::time_point elected;
-  bool has_nodes = false;  ///< anybody has joined, this node's agent or another
-  int failures = 0;        ///< of this node's agent to get there, one after the other
+  bool has_nodes = false;  ///< an agent has joined
+  int failures = 0;        ///< consecutive failures of this node's agent to connect
 };
 
-/// An address that does not lead to this node from itself will hardly do so from others: whether
-/// the node must resign so that another one can be elected.
+/// Returns true if this node cannot connect to its own address, so other nodes probably cannot
+/// either: the node must resign so that another one can be elected.
 bool is_unreachable(const OwnBeginning& beginning, std::chrono::steady_clock::time_point now);
 
 }  // namespace ddprun::etcd

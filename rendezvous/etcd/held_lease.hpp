@@ -1,7 +1,7 @@
-// A lease in etcd as its holder must see it: surely not ended there while it is held here. Pure.
+// The holder's view of a lease in etcd, which ends here before it ends there. Pure.
 //
-// etcd counts the time from when it took the request, which is later than when that was sent. The
-// holder counts from the sending, and ends a sixth earlier: time to stop what the lease allows.
+// etcd counts from the receipt of the request; the holder counts from the sending, and ends a sixth
+// earlier, to stop what the lease protects.
 #pragma once
 
 #include "rendezvous/etcd/messages.hpp"
@@ -17,7 +17,7 @@ class HeldLease {
 
   HeldLease(const Lease& lease, Time sent) : id_(lease.id) { renew(sent, lease.time); }
 
-  /// A request that was sent then has been answered with this time.
+  /// The request sent at `sent` was answered with `time`.
   void renew(Time sent, std::chrono::seconds time) {
     const std::chrono::milliseconds whole(time);
     end_ = std::max(end_, sent + whole - whole / kParts);
@@ -30,7 +30,7 @@ class HeldLease {
   bool is_held(Time now) const { return now < end_; }
 
  private:
-  /// Of a lease: renewed once in each, and ended early by one.
+  /// Parts of a lease: it is renewed once per part, and ends one part early.
   static constexpr int kParts = 6;
 
   LeaseId id_ = 0;

@@ -14,10 +14,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Of a text that is quoted in a problem.
+/// Maximum bytes of a text quoted in a problem.
 constexpr std::size_t kQuotedBytesMax = 200;
 
-/// A year, as everywhere where seconds are given.
+/// One year, as for all options in seconds.
 constexpr std::int64_t kSecondsMax = 366 * 86'400;
 
 Problem malformed(std::string_view text) {
@@ -25,12 +25,12 @@ Problem malformed(std::string_view text) {
           printable(text.substr(0, kQuotedBytesMax))};
 }
 
-/// A discarded value, which is no object, for what is no JSON.
+/// Returns a discarded value for invalid JSON.
 Json parse(std::string_view text) {
   return Json::parse(text, nullptr, false);
 }
 
-/// An object without this member, or something that is no object, has an absent one.
+/// Returns null if the value is not an object or lacks the member.
 const Json& member(const Json& object, const char* name) {
   static const Json absent;
   if (!object.is_object()) return absent;
@@ -38,7 +38,7 @@ const Json& member(const Json& object, const char* name) {
   return found == object.end() ? absent : *found;
 }
 
-/// As text or as a number; left out for zero.
+/// Accepts text or a number; absent means zero.
 std::optional<std::int64_t> integer(const Json& value) {
   if (value.is_null()) return 0;
   if (value.is_number_integer()) return value.get<std::int64_t>();

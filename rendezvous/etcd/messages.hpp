@@ -1,5 +1,5 @@
-// What is asked of etcd and what it answers, in the JSON of its HTTP gateway (v3, from etcd 3.4).
-// Pure; malformed answers give a problem and never throw. How they travel is in client.hpp.
+// Requests to and answers of etcd in the JSON of its HTTP gateway (v3, since etcd 3.4). Pure;
+// malformed answers return a Problem, and nothing throws. client.hpp performs the I/O.
 //
 // The gateway leaves out fields that are zero, false or empty, and writes 64-bit integers as text.
 #pragma once
@@ -15,10 +15,10 @@
 
 namespace ddprun::etcd {
 
-using Revision = std::int64_t;  ///< of the whole of etcd's data; grows with each change
+using Revision = std::int64_t;  ///< revision of all data in etcd; grows with each change
 using LeaseId = std::int64_t;   ///< 0: none
 
-/// Why there is no answer, in words.
+/// Describes why there is no answer.
 struct Problem {
   std::string text;
 
@@ -31,27 +31,27 @@ using Result = std::variant<T, Problem>;
 struct KeyValue {
   std::string key;
   std::string value;
-  Revision created = 0;   ///< the revision with which the key came into being
+  Revision created = 0;   ///< revision in which the key was created
   Revision modified = 0;  ///< the revision of its latest value
-  LeaseId lease = 0;      ///< at whose end the key vanishes
+  LeaseId lease = 0;      ///< lease whose end deletes the key
 
   bool operator==(const KeyValue&) const = default;
 };
 
-/// The keys from `key` to before `end`; empty `end`: this key alone.
+/// The keys in [key, end); empty `end`: only `key`.
 struct Range {
   std::string key;
   std::string end{};
 };
 
-/// All keys that begin like this.
+/// Range of all keys with this prefix.
 Range prefix_range(const std::string& prefix);
 
-/// A key that exists since this revision; 0: that does not exist.
+/// Holds if the key was created in this revision; 0: if it does not exist.
 struct Condition {
   std::string key;
   Revision created = 0;
-  /// If set, instead: a key whose latest value is of this revision; 0: that does not exist.
+  /// If set, holds instead if the key was last modified in this revision; 0: if it does not exist.
   std::optional<Revision> modified{};
 };
 struct Put {
@@ -60,8 +60,8 @@ struct Put {
   LeaseId lease = 0;
 };
 
-/// All at once or not at all: what to do if all conditions hold. What `read` names is answered in
-/// either case, as it is afterwards.
+/// An atomic transaction: `puts` are performed if all conditions hold. `read` is answered in either
+/// case, with the state afterwards.
 struct Transaction {
   std::vector<Condition> conditions{};
   std::vector<Put> puts{};
@@ -69,7 +69,7 @@ struct Transaction {
 };
 struct TransactionAnswer {
   bool has_succeeded = false;
-  Revision revision = 0;  ///< of the data that were read
+  Revision revision = 0;  ///< revision of the data read
   std::vector<KeyValue> keys{};
 
   bool operator==(const TransactionAnswer&) const = default;
@@ -77,7 +77,7 @@ struct TransactionAnswer {
 
 struct Lease {
   LeaseId id = 0;
-  std::chrono::seconds time{0};  ///< for which it was given, maybe more than was asked for
+  std::chrono::seconds time{0};  ///< granted time, possibly more than requested
 
   bool operator==(const Lease&) const = default;
 };
@@ -91,16 +91,16 @@ std::string watch_request(const Range& range, Revision first);
 
 // Bodies of answers.
 Result<Lease> parse_lease(std::string_view text);
-/// The time from now; 0: the lease has ended.
+/// Remaining time; 0: the lease has ended.
 Result<std::chrono::seconds> parse_renewal(std::string_view text);
 Result<TransactionAnswer> parse_transaction(std::string_view text);
-/// A line of a watch: whether it tells that a change has come, or that no more will.
+/// Parses a line of a watch. Returns true for a change, or if the watch has ended.
 Result<bool> parse_watch(std::string_view line);
-/// What the lines tell that have come of a watch's endless body since the last call, which are
-/// taken: true, something has changed; false, this is no watch; nothing, no change as yet.
+/// Parses and consumes the new lines of a watch's body. Returns true on a change, false if this is
+/// not a watch, and nullopt if nothing has changed.
 std::optional<bool> read_watch(std::string_view body, std::size_t& taken);
 
-/// What an answer with an HTTP status other than 200 says.
+/// Returns the error text of an answer with an HTTP status other than 200.
 std::string error_in(unsigned status, std::string_view text);
 
 }  // namespace ddprun::etcd

@@ -7,10 +7,10 @@
 
 namespace ddprun::etcd {
 
-/// For one request while a coordinator is searched for or elected; a failed attempt is repeated.
+/// Timeout of a request while searching for or electing a coordinator; failed requests are retried.
 inline constexpr auto kRequestTimeout = std::chrono::seconds(5);
 
-/// For a lease that expires by itself if it cannot be revoked in this time.
+/// Timeout of revoking a lease, which otherwise expires by itself.
 inline constexpr auto kRevocationTimeout = std::chrono::seconds(1);
 
 inline Deadline request_deadline() {

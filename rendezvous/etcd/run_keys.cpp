@@ -24,13 +24,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Of the values' form, for agents of different versions.
+/// Version of the values' format.
 constexpr int kVersion = 4;
 
-/// Enough for any run, and for any restart_window's restarts.
+/// Maximum count of rounds and restarts in a record.
 constexpr std::size_t kListMax = 100'000;
 
-/// A hundred years: far from where sums of times overflow.
+/// A hundred years; keeps sums of times from overflowing.
 constexpr std::chrono::duration<std::uint64_t, std::milli> kTimeMax =
     std::chrono::hours(24 * 365 * 100);
 
@@ -47,13 +47,13 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-/// A discarded value, which is no object, for what is no JSON.
+/// Returns a discarded value for invalid JSON.
 Json parse(const std::string& text) {
   return Json::parse(text, nullptr, false);
 }
 
-/// Reads members of one object, and remembers whether all were as they should be. The object is
-/// not copied: that goes down as deep as the values in it are nested, whoever wrote them.
+/// Reads members of an object and records whether all are valid. Does not copy the object: copying
+/// recurses as deeply as the values are nested, and the writer is not trusted.
 class Reader {
  public:
   explicit Reader(const Json& json) : json_(json), is_good_(json.is_object()) {}
@@ -87,7 +87,7 @@ class Reader {
     return none;
   }
 
-  /// All of 64 bits, as hexadecimal digits: not every reader of JSON keeps such a number.
+  /// 64 bits as hexadecimal digits, which not every JSON reader supports as numbers.
   std::uint64_t identity(const char* name) {
     const auto digits = text(name);
     std::uint64_t value = 0;
@@ -175,7 +175,7 @@ std::optional<RunOutcome> read_outcome(const std::string& value) {
   const auto bytes = from_base64(reader.text("finish"));
   if (!reader.is_good() || !bytes) return std::nullopt;
   membership::MessageReader<membership::CoordinatorMessage> messages(kOutcomeBytesMax);
-  messages.take(*bytes);
+  messages.feed(*bytes);
   auto message = messages.next();
   auto* finish = message ? std::get_if<membership::Finish>(&*message) : nullptr;
   if (finish == nullptr) return std::nullopt;
@@ -253,7 +253,7 @@ std::string outcome_text(const RunOutcome& outcome) {
     told.flights.clear();
     text = whole_outcome_text(told);
   }
-  // The first is the cause; the last are the least.
+  // The first failure is the root cause; drop the last ones.
   for (auto failure = told.failures.rbegin();
        failure != told.failures.rend() && text.size() > kOutcomeBytesMax; ++failure) {
     if (!std::exchange(failure->exit, {})) continue;

@@ -1,8 +1,8 @@
-// What a run has in etcd: its keys, and their values as text that an operator can read with
-// etcdctl. Pure; what is malformed gives a problem and never throws.
+// Keys of a run in etcd, with values as text that is readable with etcdctl. Pure; malformed values
+// return a Problem, and nothing throws.
 //
 //   /ddprun/RUN/config       the configuration file that all nodes must have
-//   /ddprun/RUN/coordinator  who coordinates the run; vanishes when that agent is gone
+//   /ddprun/RUN/coordinator  the coordinator; deleted when its agent is lost
 //   /ddprun/RUN/record       what the next coordinator must know
 //   /ddprun/RUN/outcome      how the run has ended
 #pragma once
@@ -27,14 +27,14 @@ class RunKeys {
   std::string record() const { return base_ + "record"; }
   std::string outcome() const { return base_ + "outcome"; }
 
-  /// All but the configuration, which is long: it comes before them.
+  /// All keys but the configuration, which is long and sorts before them.
   Range state() const { return {.key = coordinator(), .end = prefix_range(base_).end}; }
 
  private:
   std::string base_;
 };
 
-/// Who coordinates a run, and where agents reach it.
+/// The coordinator of a run and its endpoint.
 struct Holder {
   std::string node;
   StoreEndpoint endpoint;
@@ -44,16 +44,16 @@ struct Holder {
   bool operator==(const Holder&) const = default;
 };
 
-/// What of a run is in etcd at one moment.
+/// A consistent snapshot of a run's keys in etcd.
 struct EtcdSnapshot {
   Revision revision = 0;
   std::optional<Holder> holder{};
   std::optional<membership::RunRecord> record{};
   std::optional<membership::RunOutcome> outcome{};
 
-  // Of a run with a secret; see run_trust.hpp.
-  Lineage lineage{};               ///< of the record
-  Revision ignored_outcome = 0;    ///< the revision of an outcome that is not accepted; 0: none
+  // For a run with a secret; see run_trust.hpp.
+  Lineage lineage{};               ///< nonces of the record
+  Revision ignored_outcome = 0;    ///< revision of an outcome that is not accepted; 0: none
   bool is_holder_ignored = false;  ///< there is a coordinator's key that is not accepted
 
   bool operator==(const EtcdSnapshot&) const = default;
@@ -61,7 +61,7 @@ struct EtcdSnapshot {
 
 std::string holder_text(const std::string& node, const StoreEndpoint& endpoint);
 std::string record_text(const membership::RunRecord& record);
-/// Of failures and collectives as much as kOutcomeBytesMax leaves room for, root cause first.
+/// Includes as many failures (root cause first) and collectives as fit into kOutcomeBytesMax.
 std::string outcome_text(const membership::RunOutcome& outcome);
 
 /// A record that cannot be read is a problem only where it is needed: if the run has neither a

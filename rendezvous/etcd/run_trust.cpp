@@ -96,7 +96,7 @@ std::optional<OpenedValue> RunTrust::open(const KeyValue& key) {
            "another --rdzv_id");
     return std::nullopt;
   }
-  // A coordinator has to prove itself, so its key may have any nonce.
+  // A coordinator authenticates itself, so its key may have any nonce.
   if (key.key == keys_.coordinator() || is_of_this_run(opened->lineage)) return opened;
   report(key,
          "is of another run of this name; use another --rdzv_id, or delete the key if that run has "
@@ -135,8 +135,8 @@ void RunTrust::check_outcome(EtcdSnapshot& snapshot) const {
   }
 }
 
-/// Once for each value, and of a key's values the 1st, 2nd, 4th and so on, so that etcd cannot fill
-/// a disk with reports.
+/// Reports each value once, and the 1st, 2nd, 4th and so on of a key's values, which bounds the
+/// size of the log.
 void RunTrust::report(const KeyValue& key, const std::string& problem) {
   auto& ignored = ignored_[key.key];
   if (key.modified == ignored.modified) return;

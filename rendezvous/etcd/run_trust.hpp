@@ -17,34 +17,34 @@
 
 namespace ddprun::etcd {
 
-/// Of an election that cannot be held.
+/// Problem of an election that is blocked by a foreign key.
 inline constexpr const char* kForeignHolder =
     "etcd's key of the coordinator is not sealed with this run's secret; compare --secret_file on "
     "all nodes, or use another --rdzv_id";
 
 class RunTrust {
  public:
-  /// `secret` null: the run is open.
+  /// `secret` null: open run.
   RunTrust(const security::Secret* secret, RunKeys keys, Log log);
 
-  /// A message of a coordinator that has proved that it knows the secret.
+  /// Observes a message of an authenticated coordinator.
   void observe(const membership::CoordinatorMessage& message);
 
-  /// What a coordinator on this node seals its values with if it is elected now: the nonce that
-  /// this node knows, or a new one. The latter is not taken from etcd, which may return the values
-  /// of an earlier run. Empty in an open run.
+  /// Returns the seal for the values of a coordinator elected on this node: with the known nonce,
+  /// or with a new one. The nonce is not taken from etcd, which may return values of an earlier
+  /// run. Empty in an open run.
   RunSeal seal_of_candidate() const;
 
-  /// What is seen, as by read_snapshot(). If the run succeeded according to an outcome that may be
-  /// of an earlier run, there is a refusal instead, unless a coordinator is there to be asked.
+  /// Reads a snapshot, like read_snapshot(). Returns a refusal if the run succeeded according to an
+  /// outcome that may belong to an earlier run, unless there is a coordinator to ask.
   Result<EtcdSnapshot> read(const TransactionAnswer& answer, LeaseId own_lease = 0);
 
-  /// The outline of the configuration in an answer, without its seal; empty if there is none, or
-  /// if it is ignored.
+  /// Returns the outline of the configuration in an answer, without its seal; empty if it is absent
+  /// or ignored.
   std::string config_of(const TransactionAnswer& answer);
 
  private:
-  /// Nothing if the value is not accepted, which is reported.
+  /// Returns nullopt and reports it if the value is not accepted.
   std::optional<OpenedValue> open(const KeyValue& key);
   Result<EtcdSnapshot> read_opened(const TransactionAnswer& answer, LeaseId own_lease);
   bool is_own_key(const std::string& key) const;
@@ -53,14 +53,14 @@ class RunTrust {
   void check_outcome(EtcdSnapshot& snapshot) const;
   void report(const KeyValue& key, const std::string& problem);
 
-  std::shared_ptr<const ValueSeal> seal_;  ///< null: the run is open
+  std::shared_ptr<const ValueSeal> seal_;  ///< null: open run
   const RunKeys keys_;
   const Log log_;
-  RunNonce nonce_;    ///< as told by a coordinator or drawn for one; empty: not known
-  int round_ = -1;    ///< the latest that a coordinator with that nonce has told
-  int restarts_ = 0;  ///< then
+  RunNonce nonce_;    ///< nonce of the run, from a coordinator or drawn for one; empty: unknown
+  int round_ = -1;    ///< latest round announced by a coordinator with that nonce
+  int restarts_ = 0;  ///< restarts at that time
   struct Ignored {
-    Revision modified = -1;  ///< the value that was ignored last
+    Revision modified = -1;  ///< revision of the last ignored value
     unsigned values = 0;
   };
   std::map<std::string, Ignored> ignored_;  ///< by key; a run has few

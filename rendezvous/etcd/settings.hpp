@@ -1,4 +1,4 @@
-// The settings of a rendezvous through etcd, beyond those of the run's membership.
+// Settings of a rendezvous through etcd, in addition to the run's Settings.
 #pragma once
 
 #include "rendezvous/security/tls.hpp"
@@ -13,19 +13,19 @@
 namespace ddprun::etcd {
 
 struct EtcdSettings {
-  std::vector<StoreEndpoint> endpoints;     ///< of its clients' interface
-  std::optional<security::TlsFiles> tls{};  ///< nothing: no TLS
+  std::vector<StoreEndpoint> endpoints;     ///< client endpoints of etcd
+  std::optional<security::TlsFiles> tls{};  ///< nullopt: no TLS
   std::string prefix = "/ddprun";           ///< of all keys
-  /// How long the coordinator may be without etcd. Another one is elected when it is over.
+  /// How long the coordinator may be disconnected from etcd; then another is elected.
   std::chrono::seconds lease{3};
-  /// By which the others reach this node; empty: the address by which it reaches etcd.
+  /// Address by which other nodes reach this one; empty: the address by which it reaches etcd.
   std::string local_addr{};
-  std::uint16_t port = 0;  ///< of coordinator and store, if this node has them; 0: any
+  std::uint16_t port = 0;  ///< port of the coordinator and store on this node; 0: any
 
   bool operator==(const EtcdSettings&) const = default;
 };
 
-/// etcd gives no shorter one, unless it was told to hurry.
+/// Minimum lease that etcd grants with its default settings.
 inline constexpr std::chrono::seconds kLeaseMin(2);
 
 }  // namespace ddprun::etcd

@@ -18,14 +18,14 @@ using Time = HeldLease::Time;
 
 namespace {
 
-/// Between two attempts at an etcd that refuses them: a lease allows for many.
+/// Pause between retries of a refused request; a lease allows for many.
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
 
-/// For a request that may be sent again when it is not answered: a part of the shortest lease.
+/// Timeout of a request that is retried: a fraction of the shortest lease.
 constexpr auto kRenewalTimeout = std::chrono::seconds(1);
 
-/// Before the end of the leadership, to tell the nodes of an outcome that could not be written
-/// down.
+/// Time before the end of the leadership to notify the nodes of an outcome that could not be
+/// written.
 constexpr auto kTellingTime = std::chrono::milliseconds(100);
 
 Deadline deadline_at(Time time) {
@@ -54,12 +54,12 @@ void Term::begin(membership::Settings settings, std::optional<membership::RunRec
     return keep_record(weak.lock(), std::move(kept));
   };
   server_->begin(std::move(settings), std::move(leadership));
-  // These run at once until they wait, and may find the leadership lost already.
+  // These run immediately until they wait, and may lose the leadership.
   asio::co_spawn(client_->executor(), keep_leases(shared_from_this()), resign_on_failure());
   asio::co_spawn(client_->executor(), watch_coordinator(shared_from_this()), resign_on_failure());
 }
 
-/// What goes wrong here, like a lack of memory, is a reason for another node to be elected.
+/// On a failure such as lack of memory, lets another node be elected.
 std::function<void(std::exception_ptr)> Term::resign_on_failure() {
   return [self = shared_from_this()](const std::exception_ptr& failure) {
     try {
@@ -106,7 +106,7 @@ asio::awaitable<void> Term::keep_leases(std::shared_ptr<Term> self) {
   while (!self->has_ended_) {
     if (!leadership.is_held(Deadline::Clock::now())) co_return self->lose_term(self->problem_);
     const auto sent = Deadline::Clock::now();
-    // The leadership goes first: the record's lease is long, and lasts without it.
+    // Renew the leadership first: the record's lease is long.
     const bool is_record = sent < leadership.next_renewal() && record.next_renewal() <= sent;
     auto& lease = is_record ? record : leadership;
     if (lease.next_renewal() > sent) {
@@ -146,7 +146,8 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
     const auto key = facts.keys.config();
     transaction.puts.push_back({key, facts.seal(key, facts.config), facts.record.id()});
   }
-  // The leadership as it is now: while renewals succeed and only this does not, its end moves on.
+  // Use the current end of the leadership: it moves while renewals succeed and only this write
+  // fails.
   const auto limit = facts.leadership.end() - kTellingTime;
   std::string problem = "its lease is about to end";
   asio::steady_timer retry(self->client_->executor());
@@ -163,16 +164,16 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
     retry.expires_after(kRetryPause);
     co_await retry.async_wait(kAwait);
   }
-  // Nobody else can have been elected yet, and the nodes that are here should hear of the end.
+  // No other node can have been elected yet, and the connected nodes should receive the outcome.
   if (kept.outcome) co_return !self->has_ended_;
-  // Without its record there is nothing that it may do. Not at once: the coordinator that asks may
-  // be in the middle of its own beginning.
+  // Without its record the coordinator must not act. Posted, since the calling coordinator may
+  // still be starting.
   co_await asio::post(self->client_->executor(), kAwait);
   self->lose_term("the run's record cannot be written: " + problem);
   co_return false;
 }
 
-/// Takes effect only while this node is the coordinator.
+/// Performed only while this node is the coordinator.
 Transaction Term::transaction_of(std::string record) const {
   return {.conditions = {{facts_.keys.coordinator(), facts_.created}},
           .puts = {{facts_.keys.record(), std::move(record), facts_.record.id()}}};
@@ -181,13 +182,13 @@ Transaction Term::transaction_of(std::string record) const {
 asio::awaitable<void> Term::rewrite_record(std::shared_ptr<Term> self, Deadline deadline) {
   if (self->record_.empty()) co_return;
   auto committing = self->client_->commit(self->transaction_of(self->record_), deadline);
-  // Without an answer the record is most likely as it was written before.
+  // Without an answer, the record is probably unchanged.
   co_await std::move(committing);
 }
 
 asio::awaitable<void> Term::give_back(std::shared_ptr<Term> self, bool is_abandoned) {
   if (self->has_ended_) co_return;
-  // A later record could be overtaken by the rewrite of this one, and would be lost.
+  // This rewrite could overwrite a later record.
   self->is_stepping_down_ = true;
   if (is_abandoned) {
     auto forgetting = self->client_->revoke(self->facts_.record.id(), revocation_deadline());

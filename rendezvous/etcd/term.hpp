@@ -1,5 +1,5 @@
-// One term of a coordinator: from its election to the end of its lease. Runs on the executor's one
-// thread.
+// One term of a coordinator, from its election to the end of its lease. Runs on the executor's
+// single thread.
 #pragma once
 
 #include "rendezvous/etcd/client.hpp"
@@ -21,41 +21,41 @@ namespace ddprun::etcd {
 
 struct TermFacts {
   RunKeys keys;
-  membership::PastNode node;  ///< which was elected
-  Revision created = 0;       ///< of the coordinator's key, which is proof of the election
-  HeldLease leadership;       ///< of that key
-  HeldLease record;           ///< of what outlives the coordinator
-  RunSeal seal{};             ///< of all values that it writes
-  std::string config{};       ///< what nodes are shown that have another one
+  membership::PastNode node;  ///< elected node
+  Revision created = 0;       ///< creation of the coordinator's key, which proves the election
+  HeldLease leadership;       ///< lease of that key
+  HeldLease record;           ///< lease of the keys that outlive the coordinator
+  RunSeal seal{};             ///< seal of all values it writes
+  std::string config{};       ///< outline of the configuration for nodes with another one
 };
 
-/// Gets the end of an leadership, as its holder must see it, each time that it has been renewed.
+/// Receives the new end of the leadership after each renewal.
 using TermNotice = std::function<void(HeldLease::Time end)>;
 
 class Term : public std::enable_shared_from_this<Term> {
  public:
-  /// `client` outlives the term's coroutines, hence shared.
+  /// `client` is shared, since it must outlive the term's coroutines.
   Term(std::shared_ptr<Client> client, TermFacts facts,
        std::unique_ptr<membership::CoordinatorServer> seat, TermNotice on_renewal, Log log);
 
-  /// Begins to coordinate, going on from the record if there is one, and to renew the leases. The
+  /// Starts to coordinate, continuing from the record if there is one, and to renew the leases. The
   /// term may have ended when this returns.
   void begin(membership::Settings settings, std::optional<membership::RunRecord> record);
 
-  /// Closes all connections and stops renewing; the leases end by themselves. May be called twice.
+  /// Closes all connections and stops renewing; the leases expire. May be called twice.
   void end();
   bool has_ended() const { return has_ended_; }
 
-  /// Which election it follows from.
+  /// Returns the revision of the election.
   Revision created() const { return facts_.created; }
 
-  /// Until when nobody else can be elected.
+  /// Returns the time until which no other node can be elected.
   HeldLease::Time term_end() const { return facts_.leadership.end(); }
 
-  /// Which nodes were refused in it and why, a line each.
+  /// Returns the refused nodes and reasons, one line each.
   std::vector<std::string> refusals() const;
 
-  /// Until the term has ended.
+  /// REQUIRES: the term has not ended.
   membership::Coordinator& coordinator() { return server_->coordinator(); }
 
   /// Steps down before the lease ends, for another to be elected at once. From this call on no
@@ -81,12 +81,12 @@ class Term : public std::enable_shared_from_this<Term> {
   const TermNotice on_renewal_;
   Log log_;
   boost::asio::steady_timer timer_;
-  std::string problem_;  ///< of the last renewal
-  std::string record_;   ///< in etcd; empty while another is written and after an outcome
+  std::string problem_;  ///< problem of the last renewal
+  std::string record_;   ///< value of the record in etcd; empty during a write and after an outcome
   bool is_stepping_down_ = false;
   bool has_shown_config_ = false;
   bool has_ended_ = false;
-  std::vector<std::string> refusals_;  ///< once it has
+  std::vector<std::string> refusals_;  ///< set at the end
 };
 
 }  // namespace ddprun::etcd

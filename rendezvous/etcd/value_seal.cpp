@@ -21,7 +21,7 @@ std::string joined(const Lineage& lineage) {
   return text;
 }
 
-/// Empty if it is none.
+/// Returns empty if it is invalid.
 Lineage parse_lineage(std::string_view text) {
   Lineage lineage;
   while (lineage.size() < kLineageMax) {
@@ -42,7 +42,7 @@ struct Parts {
   std::string_view tag;
 };
 
-/// The mark cannot be in what follows it, so the last one counts.
+/// The text after the mark cannot contain it, so use the last one.
 std::optional<Parts> split(std::string_view sealed) {
   const auto mark = sealed.rfind(kMark);
   if (mark == std::string_view::npos) return std::nullopt;
@@ -54,7 +54,7 @@ std::optional<Parts> split(std::string_view sealed) {
   return parts;
 }
 
-/// Lengths stand before the parts, so that no two sets of parts give the same bytes.
+/// Each part is preceded by its length, which makes the encoding unique.
 std::string tag_of(const security::Key& key, std::string_view name, std::string_view lineage,
                    std::string_view value) {
   std::string message;

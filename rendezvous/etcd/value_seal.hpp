@@ -25,13 +25,13 @@ inline constexpr std::size_t kRunNonceDigits = 32;
 RunNonce draw_run_nonce();
 bool is_run_nonce(std::string_view text);
 
-/// The nonces of a run, first that of the coordinator which seals. A run gets another one when a
-/// node is elected that knows of the run from etcd alone.
+/// Nonces of a run; the sealing coordinator's is first. A run gets a new one when a node is elected
+/// that knows the run only from etcd.
 using Lineage = std::vector<RunNonce>;
-/// Further ones are not added: each stands for the election of a node that had not joined the run.
+/// Maximum number of nonces; each results from the election of a node that had not joined the run.
 inline constexpr std::size_t kLineageMax = 16;
 
-/// Added to a value by its seal, at most.
+/// Maximum bytes that a seal adds to a value.
 inline constexpr std::size_t kSealBytesMax =
     7 + kLineageMax * (kRunNonceDigits + 1) + 2 * security::kDigestBytes;
 
@@ -46,18 +46,17 @@ class ValueSeal {
 
   std::string seal(std::string_view key, std::string_view value, const Lineage& lineage) const;
 
-  /// Nothing if the value was not sealed for this key with this secret.
+  /// Returns nullopt if the value was not sealed for this key with this secret.
   std::optional<OpenedValue> open(std::string_view key, std::string_view sealed) const;
 
  private:
   security::Key key_;
 };
 
-/// Whether a value ends with something that has the form of a seal.
+/// True if the value ends with the form of a seal.
 bool has_seal(std::string_view text);
 
-/// What a coordinator seals its values with; as it is made, that of an open run, which seals
-/// nothing.
+/// Seals the values of a coordinator; by default, for an open run, seals nothing.
 struct RunSeal {
   std::shared_ptr<const ValueSeal> seal{};
   Lineage lineage{};

@@ -1,7 +1,5 @@
-// The order in which a coordinator's actions are carried out while what must outlive it is being
-// written down: what follows a record waits for it, but not the answers to nodes that renew their
-// leases. A value. A connection adds a few actions at most, so the bound of those is that of what
-// waits.
+// Orders a coordinator's actions while a record is being written: actions that follow the record
+// wait for it, except heartbeat answers. A value.
 #pragma once
 
 #include "rendezvous/membership/coordination.hpp"
@@ -21,8 +19,8 @@ class ActionQueue {
     }
   }
 
-  /// What may be carried out now; nothing: all has been, or waits. After a KeepRecord kept() has to
-  /// be called.
+  /// Returns the next action to perform, or nullopt if all are done or wait for a
+  /// record. After a KeepRecord, call kept() once the record is written.
   std::optional<CoordinatorAction> next() {
     auto& from = is_keeping_ || others_.empty() ? answers_ : others_;
     if (from.empty()) return std::nullopt;
@@ -34,7 +32,7 @@ class ActionQueue {
 
   void kept() { is_keeping_ = false; }
 
-  /// Whether nothing waits.
+  /// True if no action is queued or in progress.
   bool is_idle() const { return !is_keeping_ && others_.empty() && answers_.empty(); }
 
   void clear() {
@@ -44,8 +42,8 @@ class ActionQueue {
 
  private:
   static bool is_answer(const CoordinatorAction& action) {
-    const auto* tell = std::get_if<Tell>(&action);
-    return tell != nullptr && std::holds_alternative<HeartbeatAnswer>(tell->message);
+    const auto* send = std::get_if<SendToNode>(&action);
+    return send != nullptr && std::holds_alternative<HeartbeatAnswer>(send->message);
   }
 
   std::deque<CoordinatorAction> answers_;

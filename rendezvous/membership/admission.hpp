@@ -1,4 +1,4 @@
-// Which clients a run serves, of the store and of the coordinator.
+// Which clients the store and the coordinator of a run accept.
 #pragma once
 
 #include "rendezvous/security/secret.hpp"
@@ -7,12 +7,12 @@
 namespace ddprun::membership {
 
 struct Admission {
-  /// False: the agent of this process is the only one, and there is no port for others.
+  /// false: single-node run, no port is opened for other agents
   bool other_agents = true;
-  /// What agents must prove to know; null: the run is open. Outlives the run's host.
+  /// Secret that agents must prove to know; null if the run is open. Outlives the run's host.
   const security::Secret* secret = nullptr;
-  /// For connections from this machine, except those of agents in a run with a secret; empty: users
-  /// are not checked.
+  /// Checks the user of local connections, except those of agents in a run with a secret; empty:
+  /// users are not checked.
   UserCheck user = is_root_or_own_user;
 };
 

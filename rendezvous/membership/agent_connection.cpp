@@ -27,7 +27,7 @@ asio::awaitable<std::optional<CoordinatorMessage>> AgentConnection::receive() {
     if (!dialogue_.problem().empty()) break;
     const std::string bytes = co_await channel_.receive();
     if (bytes.empty()) break;
-    dialogue_.take(bytes);
+    dialogue_.feed(bytes);
   }
   channel_.close();
   co_return std::nullopt;

@@ -1,5 +1,5 @@
-// An agent's connection to the coordinator: messages out without waiting, messages in as they come,
-// each proved and sealed as the run demands. Runs on the executor's one thread.
+// An agent's connection to the coordinator. Sends without waiting; messages are authenticated and
+// sealed as the run requires. Runs on the executor's single thread.
 #pragma once
 
 #include "rendezvous/membership/dialogue.hpp"
@@ -15,27 +15,28 @@ namespace ddprun::membership {
 
 class AgentConnection {
  public:
-  /// Takes over a connected, non-blocking TCP socket. `secret` is null in an open run, else it
-  /// outlives this.
+  /// Takes ownership of a connected, non-blocking TCP socket. `secret` is null in an open run;
+  /// otherwise it outlives this object.
   AgentConnection(boost::asio::any_io_executor executor, int fd, const security::Secret* secret,
                   const std::string& run_id);
 
-  /// Sends at once, or as soon as the peer has proved itself.
+  /// Sends immediately, or once the peer has authenticated.
   void send(const NodeMessage& message);
 
-  /// Returns the next message; nothing once the connection has ended. One call at a time.
+  /// Returns the next message, or nullopt once the connection has ended. Only one call may be
+  /// pending.
   boost::asio::awaitable<std::optional<CoordinatorMessage>> receive();
 
-  /// Ends receive(). Messages that are still queued are sent for at most a second.
+  /// Ends receive(). Keeps sending queued messages for at most one second.
   void close() { channel_.close(); }
 
-  /// True if the peer has sent nothing so far, as a store after bytes that are no request.
+  /// True if the peer has sent nothing so far, as a store does after bytes that are not a request.
   bool is_silent() const { return dialogue_.first_bytes().empty(); }
 
-  /// Why it has ended: "its connection was closed", "sent a message of ...".
+  /// Reason why the connection ended: "its connection was closed", "sent a message of ...".
   std::string end_reason() const;
 
-  /// As AgentDialogue::is_proven().
+  /// See AgentDialogue::is_proven().
   bool is_proven() const { return dialogue_.is_proven(); }
 
   // Addresses without ports.

@@ -25,18 +25,17 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// Far more nodes than a run has: each is a socket and some buffers.
+/// Maximum connections; each needs a socket and some buffers.
 constexpr std::size_t kConnectionsMax = 16'384;
 
-/// Strangers, and nodes that have not joined, beyond as many as the run may have nodes: those may
-/// all come at once, each is through within milliseconds, and others have no business here.
+/// Unauthenticated or not yet joined connections beyond `nodes_max`: all nodes may connect at once,
+/// and each joins within milliseconds.
 constexpr std::size_t kNewcomersMax = 64;
 
-/// Messages of one connection that are handled before other work gets its turn: about 1 ms. A node
-/// sends few at once.
+/// Messages of one connection that are handled per turn: about 1 ms.
 constexpr int kMessagesPerTurn = 64;
 
-std::size_t newcomers_max(const Settings& settings) {
+std::size_t pending_max(const Settings& settings) {
   return kNewcomersMax + static_cast<std::size_t>(settings.nodes_max);
 }
 
@@ -55,13 +54,13 @@ struct Session {
 
   MessageChannel channel;
   CoordinatorDialogue dialogue;
-  asio::steady_timer timer;  ///< ends what has not joined in time
+  asio::steady_timer timer;  ///< closes the connection unless it joins in time
   bool is_introduced = false;
   bool has_joined = false;
   std::string name;  ///< of the node, once it has joined
 };
 
-/// How often each of them has happened; refusals are counted by node and cause.
+/// Counts of warnings; refusals are counted by node and cause.
 struct Counts {
   std::uint64_t over_connections = 0;
   std::uint64_t pushed_out = 0;
@@ -79,8 +78,8 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
         secret_(secret),
         handshake_timeout_(settings.handshake_timeout),
         introduction_timeout_(settings.introduction_timeout),
-        strangers_(newcomers_max(settings)),
-        unjoined_(newcomers_max(settings)),
+        unproven_(pending_max(settings)),
+        unjoined_(pending_max(settings)),
         listener_(std::move(listener)),
         log_(std::move(log)) {}
 
@@ -98,7 +97,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     const NodeId id = ++last_id_;
     auto session = std::make_shared<Session>(executor_, fd, secret_);
     sessions_.emplace(id, session);
-    expect(id, strangers_, *session, handshake_timeout_);
+    expect(id, unproven_, *session, handshake_timeout_);
     asio::co_spawn(executor_, serve(shared_from_this(), id, session, std::string(bytes)),
                    [self = shared_from_this()](const std::exception_ptr& failure) {
                      if (failure && !self->is_closed_) self->listener_.fail(failure);
@@ -109,7 +108,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     const auto session = sessions_.find(id);
     if (session == sessions_.end()) return;
     if (const auto* refused = std::get_if<Refused>(&message)) {
-      tell_of_refusal(*session->second, refused->reason);
+      log_refusal(*session->second, refused->reason);
     }
     if (const auto* welcome = std::get_if<Welcome>(&message)) {
       refusals_.forget(session->second->name);
@@ -154,10 +153,10 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
   bool take(NodeId id, Session& session, const std::string& bytes) {
     if (is_closed_ || !session.channel.is_open()) return false;
     auto& dialogue = session.dialogue;
-    dialogue.take(bytes);
+    dialogue.feed(bytes);
     session.send();
     if (dialogue.is_introduced() && !std::exchange(session.is_introduced, true)) {
-      strangers_.remove(id);
+      unproven_.remove(id);
       expect(id, unjoined_, session, introduction_timeout_);
     }
     for (int i = 0; i < kMessagesPerTurn; ++i) {
@@ -176,7 +175,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
   void end_if_refused(Session& session) {
     const auto& dialogue = session.dialogue;
     if (!dialogue.refusal().empty()) {
-      tell_of_refusal(session, dialogue.refusal());
+      log_refusal(session, dialogue.refusal());
       session.close();
     } else if (!dialogue.problem().empty()) {
       close_for(session, counts_.malformed, dialogue.problem());
@@ -200,7 +199,8 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     listener_.on_message(id, std::move(message));
   }
 
-  /// The next step of the connection must follow within this time, and in one of these places.
+  /// Limits the time until the connection's next step and the number of connections that wait for
+  /// it.
   void expect(NodeId id, Newcomers& newcomers, Session& session,
               std::chrono::milliseconds timeout) {
     session.timer.expires_after(timeout);
@@ -235,11 +235,11 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     session.close();
   }
 
-  /// False if there is no such connection any more.
+  /// Returns false if the connection no longer exists.
   bool forget(NodeId id) {
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) return false;
-    strangers_.remove(id);
+    unproven_.remove(id);
     unjoined_.remove(id);
     const auto address = nodes_at_.find(found->second->channel.peer_address());
     if (found->second->has_joined && --address->second == 0) nodes_at_.erase(address);
@@ -247,12 +247,12 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     return true;
   }
 
-  void tell_of_refusal(const Session& session, const std::string& reason) {
+  void log_refusal(const Session& session, const std::string& reason) {
     const auto line = refusals_.add(session.name, session.channel.peer_address(), reason);
     if (line) write_log(log_, LogLevel::warn, "rendezvous: " + *line);
   }
 
-  /// Once for each power of two, so that nobody can fill a disk with them.
+  /// Logs at powers of two only, which bounds the size of the log.
   void warn(std::uint64_t& count, const std::string& what) {
     if (!std::has_single_bit(++count)) return;
     const std::string times =
@@ -264,7 +264,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
   const security::Secret* secret_;  ///< null: the run is open
   const std::chrono::milliseconds handshake_timeout_;
   const std::chrono::milliseconds introduction_timeout_;
-  Newcomers strangers_;
+  Newcomers unproven_;
   Newcomers unjoined_;
   Listener listener_;
   Log log_;

@@ -1,6 +1,6 @@
-// The coordinator's ends of the connections of a run's agents: lets in who knows the secret and
-// joins in time, keeps the places of those who have not within bounds, and hands on what the others
-// say. Decides nothing about the run. Runs on the executor's one thread.
+// Server side of the agents' connections: authenticates agents, disconnects those that do not join
+// in time, bounds the number of pending connections, and forwards messages. Makes no decisions
+// about the run. Runs on the executor's single thread.
 #pragma once
 
 #include "rendezvous/membership/coordination.hpp"
@@ -20,41 +20,41 @@ namespace ddprun::membership {
 
 class AgentSessions {
  public:
-  /// None is called any more after close_all().
+  /// No callback is called after close_all().
   struct Listener {
-    /// A message of a node; its first one is Join, and it has no other.
+    /// Receives a node's message; the first one is its only Join.
     std::function<void(NodeId node, NodeMessage message)> on_message;
-    /// Its connection has ended, and not by close_connection().
+    /// The node's connection ended, other than by close_connection().
     std::function<void(NodeId node, const std::string& reason)> lose;
-    /// A connection cannot be served for a reason of our own, like a lack of memory.
+    /// A connection cannot be served because of a local error, such as lack of memory.
     std::function<void(const std::exception_ptr& failure)> fail;
   };
 
-  /// Of `settings` the number of nodes and the time limits of connections count. `secret` is null
-  /// in an open run, else it outlives this. `log` gets what operators should know of peers that
-  /// misbehave.
+  /// Uses only the number of nodes and the connection timeouts of `settings`. `secret` is null in
+  /// an open run; otherwise it outlives this object. `log` receives warnings about misbehaving
+  /// peers.
   AgentSessions(boost::asio::any_io_executor executor, const Settings& settings,
                 const security::Secret* secret, Listener listener, Log log);
   AgentSessions(const AgentSessions&) = delete;
   AgentSessions& operator=(const AgentSessions&) = delete;
-  ~AgentSessions();  ///< as close_all()
+  ~AgentSessions();  ///< calls close_all()
 
-  /// Takes over a connection of which these bytes, the first ones, have been read.
+  /// Takes ownership of a connection whose first bytes, `bytes`, have been read.
   void admit(int fd, std::string_view bytes);
 
-  /// To a node that may have gone.
+  /// Ignored if the node has disconnected.
   void send(NodeId node, const CoordinatorMessage& message);
 
-  /// Closes the connection once everything said before has been sent.
+  /// Closes the connection after sending all queued messages.
   void close_connection(NodeId node);
 
-  /// Closes all connections; no others are taken.
+  /// Closes all connections and accepts no others.
   void close_all();
 
-  /// Whether a node that has joined has reached us from this address.
+  /// True if a joined node is connected from this address.
   bool has_node_at(const std::string& address) const;
 
-  /// Which nodes were refused and why, a line each.
+  /// Returns the refused nodes and reasons, one line each.
   std::vector<std::string> refusals() const;
 
  private:

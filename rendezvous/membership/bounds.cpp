@@ -10,16 +10,16 @@ namespace ddprun::membership {
 
 namespace {
 
-// Numbers and lengths of one failure, and of one node of a round.
+// Fixed-size fields of a failure and of a node in a round.
 constexpr std::size_t kFailureFieldsBytes = 4 + 1 + 8 + 2 * 4 + 1;
 constexpr std::size_t kPlaceFieldsBytes = 3 * 4;
-// A outcome's reason is a node's with some words around it.
+// An outcome's reason contains a node's reason.
 static_assert(2 * kReasonBytesMax + kExitBytesMax + kAllFlightsBytesMax +
                   kFailuresMax * (kFailureFieldsBytes + kDescriptionBytesMax + kNameBytesMax) <=
               kMessageBytesMax / 2);
 static_assert(kRoundNodesMax * (kPlaceFieldsBytes + 2 * kNameBytesMax) + 100 <= kMessageBytesMax);
 
-/// Not in the middle of a character.
+/// Truncates at a character boundary.
 void cut(std::string& text, std::size_t bytes_max) {
   constexpr std::string_view kRest = "...";
   if (text.size() <= bytes_max) return;
@@ -44,10 +44,10 @@ void bound(Leave& leave) {
   cut(leave.reason, kReasonBytesMax);
 }
 
-/// A join with too long texts is refused.
+/// Joins with too long texts are refused instead.
 void bound(Join&) {}
 void bound(Heartbeat&) {}
-/// One with too many indices is malformed.
+/// A message with too many indices is malformed.
 void bound(Probed&) {}
 
 }  // namespace

@@ -23,8 +23,8 @@ constexpr bool is(const T*) {
   return std::same_as<std::remove_const_t<T>, Wanted>;
 }
 
-/// The fields of a message in the order of the protocol. Writer and reader both go over it, so they
-/// cannot differ; whoever changes it changes kProtocolVersion.
+/// Fields of each message in protocol order, shared by the encoder and the decoder. Increment
+/// kProtocolVersion on changes.
 template <typename M>
 auto fields(M& m) {
   if constexpr (is<Join>(static_cast<M*>(nullptr))) {
@@ -125,7 +125,7 @@ class Writer {
   std::string& out_;
 };
 
-// Values that fit their fields but mean nothing, or do not go together.
+// Checks of values that fit their fields but are invalid or inconsistent.
 
 template <typename Any>
 bool is_sound(const Any&) {
@@ -164,7 +164,7 @@ bool is_sound(const RoundFormed& formed) {
          std::cmp_less(formed.node_rank, formed.nodes.size());
 }
 
-/// Each function is false if the bytes end too early or cannot mean a value.
+/// Each function returns false if the input is truncated or invalid.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}
@@ -256,7 +256,7 @@ class Reader {
 template <typename Variant>
 void append(std::string& out, const Variant& message) {
   const auto begin = out.size();
-  wire::append_integer(out, std::uint32_t{0});  // the length, known at the end
+  wire::append_integer(out, std::uint32_t{0});  // length, filled in at the end
   wire::append_integer(out, static_cast<std::uint8_t>(message.index()));
   std::visit([&out](const auto& value) { Writer(out).put(value); }, message);
   std::string length;

@@ -1,6 +1,6 @@
-// The messages of membership as bytes and back: a length, a type, the fields in their order; see
-// docs/agents_protocol.md. Never throws on what a peer sends and never takes memory for a length
-// that the peer has only announced. No I/O.
+// Encodes and decodes the messages of membership: length, type, fields; see
+// docs/agents_protocol.md. Decoding never throws on malformed input and never allocates for an
+// announced length. No I/O.
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"
@@ -14,26 +14,26 @@
 
 namespace ddprun::membership {
 
-/// How an agent's greeting begins: as no client of the store does, so both can share a port. The
-/// version follows, and a newline.
+/// First bytes of an agent's greeting, followed by the version and a newline. No store request
+/// begins with them, so agents and store clients can share a port.
 inline constexpr std::string_view kGreeting = "DDPRUN/";
 
-/// Of one message without its length. The largest is a round of very many nodes.
+/// Bytes of one message without its length. A round with the most nodes is the largest.
 inline constexpr std::size_t kMessageBytesMax = std::size_t{4} << 20;
 
-/// Of the first one, from somebody who is not known yet: three names and some numbers.
+/// Bytes of the first message, before the peer has joined: three names and some numbers.
 inline constexpr std::size_t kFirstMessageBytesMax = std::size_t{4} << 10;
 
-/// What an agent says before any message.
+/// Returns the bytes that an agent sends before its first message.
 std::string greeting();
 
 struct Greeting {
   bool is_malformed = false;
   std::uint32_t version = 0;
-  std::size_t bytes = 0;  ///< its length
+  std::size_t bytes = 0;  ///< length of the greeting
 };
 
-/// From the bytes that a connection begins with; nothing if there must be more of them.
+/// Parses the first bytes of a connection. Returns nullopt if more bytes are needed.
 std::optional<Greeting> read_greeting(std::string_view bytes);
 
 /// The bytes that it takes in a message.
@@ -42,21 +42,21 @@ std::size_t encoded_bytes(const WorkerExited& exit);
 void append_message(std::string& out, const NodeMessage& message);
 void append_message(std::string& out, const CoordinatorMessage& message);
 
-/// Takes the bytes of a connection as they come, and gives messages.
+/// Splits the byte stream of a connection into messages.
 template <typename Message>
 class MessageReader {
  public:
   explicit MessageReader(std::size_t bytes_max = kMessageBytesMax) : bytes_max_(bytes_max) {}
 
-  /// Longer messages are malformed from now on.
+  /// Sets the maximum length; longer messages are malformed.
   void allow(std::size_t bytes_max) { bytes_max_ = bytes_max; }
 
-  void take(std::string_view bytes) {
+  void feed(std::string_view bytes) {
     held_.erase(0, std::exchange(read_bytes_, 0));
     held_.append(bytes);
   }
 
-  /// The next message; nothing if a part of it is missing or the bytes are malformed.
+  /// Returns the next message, or nullopt if it is incomplete or the input is malformed.
   std::optional<Message> next();
 
   bool is_malformed() const { return !problem_.empty(); }
@@ -64,7 +64,7 @@ class MessageReader {
 
  private:
   std::string held_;
-  std::size_t read_bytes_ = 0;  ///< of held_, from the front
+  std::size_t read_bytes_ = 0;  ///< consumed bytes at the front of held_
   std::size_t bytes_max_;
   std::string problem_;
 };

@@ -8,7 +8,7 @@ namespace ddprun::membership {
 
 namespace {
 
-// What both have in common before they differ: the name of an option, mostly.
+// Characters shown before the first difference, usually an option's name.
 constexpr std::size_t kShownBefore = 40;
 constexpr std::size_t kShown = 120;
 constexpr const char* kLeftOut = "...";
@@ -32,7 +32,7 @@ std::string describe_difference(const std::string& node, const std::string& comm
   const auto [mine, other] =
       std::mismatch(command.begin(), command.end(), other_command.begin(), other_command.end());
   const auto same = static_cast<std::size_t>(mine - command.begin());
-  // From the beginning of a word.
+  // Start at a word boundary.
   const auto space =
       same < kShownBefore ? std::string::npos : command.rfind(' ', same - kShownBefore);
   const auto begin = space == std::string::npos ? 0 : space + 1;

@@ -1,6 +1,5 @@
-// The commands of a run's nodes, compared by the coordinator: two nodes that train different things
-// would form one run all the same. Without a configuration file nothing else says what a run is.
-// Pure.
+// Compares the commands of a run's nodes. Without a configuration file, this is the only check that
+// all nodes run the same program. Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +7,13 @@
 
 namespace ddprun::membership {
 
-/// Of a node's command as it is told. In place of the end of a longer one stands its hash.
+/// Bytes of a command in a message. The end of a longer command is replaced by its hash.
 inline constexpr std::size_t kCommandBytesMax = 1024;
 
-/// Some dozen bytes more where a command is longer than that.
+/// Returns the command, shortened to kCommandBytesMax plus a hash if it is longer.
 std::string bounded_command(const std::string& command);
 
-/// What was started on two nodes, from shortly before where it differs; for operators of both.
+/// Describes both commands from shortly before their first difference.
 std::string describe_difference(const std::string& node, const std::string& command,
                                 const std::string& other_node, const std::string& other_command);
 

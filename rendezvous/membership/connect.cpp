@@ -24,7 +24,7 @@ using asio::ip::tcp;
 
 namespace {
 
-/// Of one attempt: what does not answer by then is cut off, and there will be other attempts.
+/// Timeout of one attempt; the caller retries.
 constexpr auto kConnectTimeout = std::chrono::seconds(5);
 
 asio::awaitable<std::optional<NameLookup>> look_up_here(StoreEndpoint endpoint, Deadline deadline) {
@@ -40,7 +40,7 @@ asio::awaitable<std::optional<NameLookup>> look_up_here(StoreEndpoint endpoint, 
   co_return lookup.take();
 }
 
-/// A literal address is not looked up.
+/// Numeric addresses need no lookup.
 asio::awaitable<NameLookup> find_addresses(StoreEndpoint endpoint, Deadline deadline) {
   boost::system::error_code is_name;
   asio::ip::make_address(endpoint.host, is_name);

@@ -1,5 +1,5 @@
-// How an agent reaches the coordinator, and whether the coordinator belongs beside it. Runs on the
-// executor's one thread; look-ups of names are done elsewhere, so nothing blocks.
+// Connects to the coordinator and looks up addresses. Runs on the executor's single thread; names
+// are resolved on other threads, so nothing blocks.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -13,8 +13,8 @@
 namespace ddprun::membership {
 
 struct ConnectResult {
-  int fd = -1;          ///< non-blocking; the caller's from now on
-  std::string problem;  ///< if there is none
+  int fd = -1;          ///< non-blocking, owned by the caller; -1 on failure
+  std::string problem;  ///< set on failure
 };
 
 /// Tries each address of the endpoint once.
@@ -27,7 +27,7 @@ struct HostAddresses {
 };
 boost::asio::awaitable<HostAddresses> addresses_of(std::string host, Deadline deadline);
 
-/// The addresses of this machine's interfaces.
+/// Returns the addresses of this machine's interfaces.
 std::vector<std::string> own_addresses();
 
 /// True for 127.0.0.0/8 and ::1.

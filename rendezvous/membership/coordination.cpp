@@ -11,10 +11,11 @@ namespace ddprun::membership {
 
 namespace {
 
-/// To those who wait for a place, in the time in which they expect one: some may be late.
+/// Interval of notices to waiting nodes; several fit into their timeout.
 constexpr int kWordsPerAnswer = 3;
 
-/// Whoever comes later than what is due by this part of a lease was stopped.
+/// If an event is handled later than this fraction of a lease after it was due, this process was
+/// stopped.
 constexpr int kLateParts = 6;
 
 }  // namespace
@@ -61,15 +62,15 @@ std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event
   }
   now_ = now;
   actions_.clear();
-  if (const auto* says = std::get_if<NodeMessageReceived>(&event)) {
-    if (auto* member = roster_.find(says->node)) member->lease_end = lease_end();
-    std::visit([&](const auto& message) { on_message(says->node, message); },
-               within_bounds(says->message));
+  if (const auto* received = std::get_if<NodeMessageReceived>(&event)) {
+    if (auto* member = roster_.find(received->node)) member->lease_end = lease_end();
+    std::visit([&](const auto& message) { on_message(received->node, message); },
+               within_bounds(received->message));
   } else if (const auto* gone = std::get_if<NodeDisconnected>(&event)) {
     duplicates_.remove(gone->node);
     lose(gone->node, gone->reason);
   } else if (const auto* leaves = std::get_if<HostLeaves>(&event)) {
-    let_go(*leaves);
+    on_host_leaving(*leaves);
   }
   check_time();
   resolve_duplicates();
@@ -79,7 +80,7 @@ std::vector<CoordinatorAction> Coordination::apply(const CoordinatorEvent& event
 
 std::optional<Time> Coordination::next_wake() const {
   if (is_over()) return std::nullopt;
-  const auto word = duplicates_.next_word();
+  const auto word = duplicates_.next_notice();
   const auto event = earliest({word, roster_.first_lease_end(), reach_.end()});
   switch (phase_) {
     case Phase::gathering:
@@ -103,10 +104,10 @@ std::optional<Time> Coordination::next_of_gathering() const {
                    failover_.not_before(now_)});
 }
 
-// What nodes say.
+// Messages from nodes.
 
 void Coordination::on_message(NodeId id, const Heartbeat& heartbeat) {
-  if (roster_.find(id) != nullptr) tell(id, HeartbeatAnswer{heartbeat.number});
+  if (roster_.find(id) != nullptr) send(id, HeartbeatAnswer{heartbeat.number});
 }
 
 void Coordination::on_message(NodeId id, const Leave& leave) {
@@ -120,7 +121,7 @@ void Coordination::on_message(NodeId id, const Leave& leave) {
     if (phase_ == Phase::gathering) finish(RunResult::interrupted, interruption_);
     return;
   }
-  // Only a node with workers in the round is missed by the others.
+  // Only losses of nodes with workers affect the round.
   if (member->workers == Workers::running || member->workers == Workers::ended) {
     change(MembershipChange::Kind::leaves,
            roster_.distinct_name(*member) + " has left: it " + leave.reason, now_);
@@ -140,7 +141,7 @@ void Coordination::lose(NodeId id, const std::string& reason) {
   }
 }
 
-void Coordination::let_go(const HostLeaves& leaves) {
+void Coordination::on_host_leaving(const HostLeaves& leaves) {
   is_host_leaving_ = true;
   change(MembershipChange::Kind::leaves, leaves.reason, now_);
 }
@@ -150,9 +151,9 @@ void Coordination::check_time() {
     actions_.emplace_back(CloseConnection{id});
     lose(id, "it was silent for " + seconds_text(settings_.lease));
   }
-  for (const auto& [id, why] : duplicates_.take_words(now_)) tell(id, Waiting{why});
+  for (const auto& [id, why] : duplicates_.take_due_notices(now_)) send(id, Waiting{why});
   if (phase_ == Phase::running && barrier_end_ && *barrier_end_ <= now_) release_successful();
-  if (phase_ == Phase::running) let_in_held_back();
+  if (phase_ == Phase::running) admit_held_back();
   if (reach_.conclude(now_)) use_probe();
   if (next_retry_ && *next_retry_ <= now_) retry();
   if (phase_ == Phase::finished && farewell_end_ && *farewell_end_ <= now_) {
@@ -168,21 +169,21 @@ void Coordination::consider() {
   if (phase_ == Phase::gathering && !not_before_) notify_waiting();
 }
 
-// What is said.
+// Messages to nodes.
 
-void Coordination::tell(NodeId id, CoordinatorMessage message) {
-  actions_.emplace_back(Tell{id, std::move(message)});
+void Coordination::send(NodeId id, CoordinatorMessage message) {
+  actions_.emplace_back(SendToNode{id, std::move(message)});
 }
 
 void Coordination::notify_waiting() {
   const auto ids = roster_.take_notices(now_, now_ + settings_.waiting_notice);
   if (ids.empty()) return;
   const auto choice = retry_pause_ ? choose_nodes(roster_, reach_) : NodeChoice{};
-  // Newcomers are taken to reach all others until they have been probed.
+  // New nodes are assumed to reach all others until they are probed.
   const bool is_cut =
       retry_pause_ && choice.chosen.size() < static_cast<std::size_t>(settings_.nodes_min);
   const auto text = is_cut ? describe_waiting_for_reach(choice) : describe_waiting_for_nodes();
-  for (const NodeId id : ids) tell(id, Waiting{text, is_cut});
+  for (const NodeId id : ids) send(id, Waiting{text, is_cut});
 }
 
 std::string Coordination::describe_waiting_for_nodes() const {

@@ -1,17 +1,16 @@
-// Who is in the run, in which round and as which rank, when a round ends and why, and how the run
-// ends: all that the coordinator of a run decides. A value that takes events and answers with
-// actions; it has no clock and does no I/O, so the same decisions serve the program and the
-// simulator.
+// All decisions of a run's coordinator: which nodes are in the run, their rounds and ranks, when
+// and why a round ends, and how the run ends. A state machine that maps events to actions; without
+// clock or I/O, so the program and the simulator share it.
 //
 //   gathering --enough nodes--> running --all workers succeeded--> finished
 //       ^                          |  a worker failed, a node came, left or was lost
 //       '--------- restart --- stopping --no restarts left, interrupted--> finished
 //
-// Before a round is formed, and when one fails, each node connects to each other one: a round is
-// formed of the largest set of nodes that can all reach each other.
+// Before a round is formed, and when one fails, all nodes connect to each other. A round consists
+// of the largest set of nodes that can all reach each other.
 //
-// A round ends on all nodes before the next one is formed: each has said that its workers have
-// ended, has closed its connection, or has let its lease run out, by which time it has killed them.
+// A round must end on all nodes before the next one is formed: each node has reported that its
+// workers ended, has disconnected, or its lease has expired, by which time it has killed them.
 #pragma once
 
 #include "rendezvous/membership/duplicate_agents.hpp"
@@ -44,52 +43,51 @@ struct NodeDisconnected {
   std::string reason;  ///< "its connection was closed"
 };
 struct TimePassed {};
-/// The agent beside the coordinator leaves the run, which another one will coordinate: the round
-/// ends, and no further one is formed here.
+/// The coordinator's own agent leaves the run: the round ends, and another node will coordinate the
+/// next one.
 struct HostLeaves {
   std::string reason;
 };
 using CoordinatorEvent =
     std::variant<NodeMessageReceived, NodeDisconnected, TimePassed, HostLeaves>;
 
-// Actions, to be carried out in their order.
-struct Tell {
+// Actions, to be performed in order.
+struct SendToNode {
   NodeId node = 0;
   CoordinatorMessage message;
 };
-/// Closes the connection once everything told before has been sent. No NodeDisconnected follows.
+/// Closes the connection after sending all messages. No NodeDisconnected follows.
 struct CloseConnection {
   NodeId node = 0;
 };
-/// All connections of workers are closed and all their keys forgotten.
+/// Closes all worker connections and deletes all keys.
 struct ClearStore {};
-/// To be written down where it outlives the coordinator, if there is such a place, before anything
-/// that follows is carried out.
+/// Persists the record, if there is storage for it, before any later action is performed.
 struct KeepRecord {
   RunRecord record;
   std::optional<RunOutcome> outcome{};
 };
-using CoordinatorAction = std::variant<Tell, CloseConnection, ClearStore, KeepRecord>;
+using CoordinatorAction = std::variant<SendToNode, CloseConnection, ClearStore, KeepRecord>;
 
 class Coordination {
  public:
   Coordination(Settings settings, Time now);
-  /// Goes on with a run of which another coordinator has left this.
+  /// Continues a run from the record of another coordinator.
   Coordination(Settings settings, const RunRecord& record, Time now);
 
   std::vector<CoordinatorAction> apply(const CoordinatorEvent& event, Time now);
 
-  /// When TimePassed must be applied if nothing happens before; nothing: not at all.
+  /// Returns when to apply TimePassed unless another event comes first; nullopt: never.
   std::optional<Time> next_wake() const;
 
-  /// Nothing is left to be done: there is an outcome, and every node has gone or had time to; or
-  /// the host leaves, and no node has workers.
+  /// True if there is an outcome and every node has disconnected or timed out, or if the host is
+  /// leaving and no node has workers.
   bool is_over() const;
 
-  /// What the next coordinator would need to know.
+  /// State that the next coordinator needs.
   RunRecord record() const;
 
-  /// Whether nodes are there that would go on without the host.
+  /// True if nodes are connected that would continue without the host.
   bool has_nodes() const { return roster_.present() > 0; }
 
   const std::optional<RunOutcome>& outcome() const { return outcome_; }
@@ -111,20 +109,20 @@ class Coordination {
   void on_message(NodeId id, const Leave& leave);
   void on_message(NodeId id, const Probed& probed);
   void lose(NodeId id, const std::string& reason);
-  void let_go(const HostLeaves& leaves);
+  void on_host_leaving(const HostLeaves& leaves);
   void check_time();
 
-  // Who comes in.
+  // Joining.
   void admit(NodeId id, const Join& join);
-  void learn_age(const Join& join);
+  void update_age(const Join& join);
   void contend(NodeId id, const Join& join, NodeId holder);
   void refuse(NodeId id, const Join& join, const std::string& reason);
   void resolve_duplicates();
   bool has_room_for_others() const;
-  std::string why_held_back(const Join& join) const;
+  std::string hold_back_reason(const Join& join) const;
   std::string compare_address(const Join& join) const;
   std::string compare_command(const Join& join);
-  void let_in_held_back();
+  void admit_held_back();
 
   // Reachability.
   bool begin_probe();
@@ -136,7 +134,7 @@ class Coordination {
   std::string describe_waiting_for_reach(const NodeChoice& choice) const;
   std::string describe_shortage_of_reach(const NodeChoice& choice) const;
   void hold_back_cut_off(const NodeChoice& choice);
-  void tell_cut_off(const NodeChoice& choice);
+  void notify_cut_off(const NodeChoice& choice);
 
   // Decisions.
   void consider();
@@ -155,7 +153,7 @@ class Coordination {
   void gather(const std::string& reason, std::chrono::milliseconds delay = {});
   void notify_waiting();
   std::string describe_waiting_for_nodes() const;
-  void tell(NodeId id, CoordinatorMessage message);
+  void send(NodeId id, CoordinatorMessage message);
   std::optional<Time> end_of_wait() const;
   Time lease_end() const;
   std::vector<std::string> names_of_last_round() const;
@@ -165,41 +163,42 @@ class Coordination {
   Roster roster_;
   DuplicateAgents duplicates_;
   Phase phase_ = Phase::gathering;
-  int round_ = -1;  ///< the latest of this coordinator's
+  int round_ = -1;  ///< latest round formed by this coordinator; -1: none
   int rounds_formed_ = 0;
-  int highest_round_ = -1;                 ///< that any node has taken part in
-  std::vector<PastNode> last_nodes_;       ///< of the latest round, by node rank
-  Time round_formed_;                      ///< of the latest round; of a former one not before
-  bool is_of_former_ = false;              ///< another coordinator formed the latest round
-  std::chrono::milliseconds round_lease_;  ///< the longest of nodes that may have workers of it
+  int highest_round_ = -1;            ///< highest round of any node
+  std::vector<PastNode> last_nodes_;  ///< nodes of the latest round, by node rank
+  Time round_formed_;  ///< when the latest round was formed; no earlier if by a former coordinator
+  bool is_of_former_ = false;  ///< another coordinator formed the latest round
+  /// longest lease of nodes that may have workers of the latest round
+  std::chrono::milliseconds round_lease_;
   RestartHistory history_;
 
-  Time gather_end_;  ///< of gathering: the run ends for lack of nodes
+  Time gather_end_;  ///< deadline of gathering; the run then ends for lack of nodes
   std::optional<Time> last_call_end_;
   std::optional<Time> not_before_;  ///< pause before the next round
   std::optional<Time> barrier_end_;
   std::optional<Time> farewell_end_;
 
-  FailoverState failover_;  ///< until the first round of this coordinator's
+  FailoverState failover_;  ///< until this coordinator's first round
   bool is_host_leaving_ = false;
 
   Reachability reach_;
-  std::optional<Time> next_retry_;  ///< next probe, to readmit nodes that are cut off
-  /// Before the next probe, while too few nodes can reach each other; empty otherwise.
+  std::optional<Time> next_retry_;  ///< next probe to readmit unreachable nodes
+  /// Pause before the next probe while too few nodes can reach each other; otherwise empty.
   std::optional<std::chrono::milliseconds> retry_pause_;
 
-  // Of the round under way.
+  // State of the current round.
   RoundEnd end_;
-  StopMode stop_mode_ = StopMode::urgent;  ///< of its end
+  StopMode stop_mode_ = StopMode::urgent;  ///< how the round ends
 
-  std::string interruption_;  ///< the host's agent was asked to stop
+  std::string interruption_;  ///< set when the host's agent was asked to stop
   int interrupting_signal_ = 0;
 
-  std::string first_node_;  ///< that has said what it runs
+  std::string first_node_;  ///< first node that reported its command
   std::string first_command_;
 
   FlappingNodes flapping_;
-  Time no_stays_until_{};  ///< nodes that are lost before that are not to blame
+  Time no_stays_until_{};  ///< node losses before this time do not count as flapping
 
   std::optional<RunOutcome> outcome_;
   std::vector<CoordinatorAction> actions_;

@@ -1,4 +1,4 @@
-// Who comes in.
+// Joining: admission, duplicate agents, nodes that are held back.
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/membership/command.hpp"
 #include "rendezvous/membership/coordination.hpp"
@@ -18,11 +18,11 @@ std::string taken_rank(const Join& join, const std::string& holder) {
 }  // namespace
 
 void Coordination::on_message(NodeId id, const Join& join) {
-  if (roster_.find(id) != nullptr || duplicates_.contains(id)) return;  // a connection joins once
+  if (roster_.find(id) != nullptr || duplicates_.contains(id)) return;  // already joined
   if (const auto reason = objection_to(join, settings_); !reason.empty()) {
     return refuse(id, join, reason);
   }
-  // Its connection is lost, and it may be here before the news of that; or this is the lost one.
+  // The old connection is lost, possibly not yet reported; or this is the old one.
   if (const auto former = roster_.former_of(join)) {
     if (join.connection < roster_.find(*former)->join.connection) {
       actions_.emplace_back(CloseConnection{id});
@@ -41,10 +41,10 @@ void Coordination::admit(NodeId id, const Join& join) {
   if (const auto holder = roster_.holder_of_rank(join)) {
     return contend(id, join, *holder);
   }
-  // After a restart of the coordinator the nodes know better than it how far the run had come.
+  // After a coordinator restart, the nodes know the run's progress better than the coordinator.
   highest_round_ = std::max(highest_round_, join.last_round);
   history_.restarts = std::max(history_.restarts, join.restarts_used);
-  learn_age(join);
+  update_age(join);
   const auto hold_back =
       join.is_host ? std::chrono::milliseconds(0) : flapping_.hold_back(join.name);
   const bool is_held_back = hold_back.count() > 0;
@@ -59,23 +59,23 @@ void Coordination::admit(NodeId id, const Join& join) {
                .next_notice = first_notice(now_),
                .came = now_,
                .held_back_until = is_held_back ? std::optional(now_ + hold_back) : std::nullopt});
-  tell(id, Welcome{settings_.lease, warning, settings_.run_nonce});
+  send(id, Welcome{settings_.lease, warning, settings_.run_nonce});
   if (phase_ != Phase::running) return;
   if (is_held_back) {
-    tell(id, Waiting{why_held_back(join)});
+    send(id, Waiting{hold_back_reason(join)});
   } else if (has_room_for_others()) {
-    // A newcomer takes part in the next probe.
+    // New nodes take part in the next probe.
     if (!reach_.is_running() && !begin_probe())
       change(MembershipChange::Kind::comes, join.name + " has joined", now_);
   } else {
-    tell(id, Waiting{"the round has " + counted_nodes(static_cast<int>(last_nodes_.size())) +
+    send(id, Waiting{"the round has " + counted_nodes(static_cast<int>(last_nodes_.size())) +
                      " of at most " + std::to_string(settings_.nodes_max) +
                      "; this one waits to take the place of another"});
   }
 }
 
-/// Agents on one machine may have one address for a name. If one of two connects from that address
-/// and the other one does not, they are on two machines.
+/// Agents on one machine may use its address as a name. If only one of the two connects from that
+/// address, they are on different machines.
 std::string Coordination::compare_address(const Join& join) const {
   const auto& own = join.probe.host;
   for (const auto& [id, member] : roster_.all()) {
@@ -90,7 +90,8 @@ std::string Coordination::compare_address(const Join& join) const {
   return {};
 }
 
-/// With that of the node which came first. They may differ by intent, which nobody can know.
+/// Compares with the command of the first node. Commands may differ on purpose, so this is only a
+/// warning.
 std::string Coordination::compare_command(const Join& join) {
   if (join.command.empty() || join.command == first_command_) return {};
   if (!first_command_.empty())
@@ -100,20 +101,20 @@ std::string Coordination::compare_command(const Join& join) {
   return {};
 }
 
-/// A round of which some have succeeded is nearly over: it is not begun anew for a newcomer.
+/// A round in which some nodes have succeeded is nearly over; do not restart it for a new node.
 bool Coordination::has_room_for_others() const {
   const bool has_room = static_cast<int>(last_nodes_.size()) < settings_.nodes_max;
   return has_room && roster_.count(Workers::succeeded) == 0;
 }
 
-std::string Coordination::why_held_back(const Join& join) const {
+std::string Coordination::hold_back_reason(const Join& join) const {
   return "this node has come and gone, or was left out because of a cut, " +
          std::to_string(flapping_.count(join.name)) + " times in a row, each time within " +
-         seconds_text(kLongStay) + "; the others go on without it for up to " +
+         seconds_text(kLongStay) + "; the other nodes continue without it for up to " +
          seconds_text(flapping_.hold_back(join.name)) + " before it may disturb them again";
 }
 
-void Coordination::let_in_held_back() {
+void Coordination::admit_held_back() {
   const auto end = roster_.next_backoff_expiry();
   if (!end || *end > now_) return;
   const auto before = roster_.held_back();
@@ -126,8 +127,8 @@ void Coordination::let_in_held_back() {
   }
 }
 
-/// Nobody coordinated for a time, which the record cannot tell; what it tells of is older by that.
-void Coordination::learn_age(const Join& join) {
+/// The record does not contain the time without a coordinator; its ages are older by that.
+void Coordination::update_age(const Join& join) {
   const auto missed = join.since_round - (now_ - round_formed_);
   if (!is_of_former_ || join.last_round != round_ || missed.count() <= 0) return;
   round_formed_ -= missed;
@@ -146,23 +147,23 @@ void Coordination::contend(NodeId id, const Join& join, NodeId holder) {
     return refuse(id, join, taken_rank(join, other.join.name + " already"));
   }
   duplicates_.add(id, join, holder, why, now_);
-  tell(id, Waiting{why});
+  send(id, Waiting{why});
 }
 
 void Coordination::refuse(NodeId id, const Join& join, const std::string& reason) {
-  tell(id, Refused{reason, config_to_show(join, settings_)});
+  send(id, Refused{reason, config_to_show(join, settings_)});
   actions_.emplace_back(CloseConnection{id});
 }
 
 void Coordination::resolve_duplicates() {
-  const auto settled = duplicates_.settle(roster_, settings_.lease, now_);
+  const auto settled = duplicates_.resolve(roster_, settings_.lease, now_);
   for (const auto& [id, join] : settled.refused) {
     refuse(id, join,
            taken_rank(join, std::string(kNamesake) +
                                 ", which is alive: has ddprun been started twice there?"));
   }
   for (const auto& [id, join] : settled.free) admit(id, join);
-  // An agent counts its lease from when it asked for it, so this one has to ask again.
+  // An agent counts its lease from its request, so this one must join again.
   for (const auto& [id, join] : settled.late) {
     if (phase_ == Phase::finished) {
       admit(id, join);

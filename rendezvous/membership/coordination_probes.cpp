@@ -1,4 +1,4 @@
-// How the coordinator learns which nodes can reach each other, and acts on it.
+// Reachability between nodes: probes and their consequences.
 #include "rendezvous/membership/coordination.hpp"
 
 #include <algorithm>
@@ -9,13 +9,13 @@ namespace ddprun::membership {
 
 namespace {
 
-/// Of fewer nodes one is the host, which the others have reached.
+/// With fewer nodes, one is the host, which all others have reached.
 constexpr std::size_t kProbedNodesMin = 3;
 
-/// For the answers to arrive, once all attempts to connect have ended.
+/// Time for the answers to arrive after all attempts to connect ended.
 constexpr auto kAnswerTime = std::chrono::seconds(1);
 
-/// Between probes while a node is left out of a round; one costs a few packets.
+/// Interval of probes while a node is excluded from a round; a probe costs a few packets.
 constexpr std::chrono::milliseconds kProbeInterval = std::chrono::seconds(30);
 
 /// Before the second probe while too few nodes can reach each other. Each further pause is twice as
@@ -36,8 +36,8 @@ void Coordination::on_message(NodeId id, const Probed& probed) {
   reach_.note(id, probed);
 }
 
-/// All candidates connect to each other but to the host, which each has reached. Returns false if
-/// there is nothing to probe; then nothing is known of cuts.
+/// All candidates connect to each other, except to the host, which all have reached. Returns false
+/// if there is nothing to probe; no cuts are known then.
 bool Coordination::begin_probe() {
   next_retry_.reset();
   std::vector<Reachability::Node> nodes;
@@ -56,15 +56,14 @@ bool Coordination::begin_probe() {
   const auto number =
       reach_.begin(std::move(nodes), now_, now_ + settings_.probe_timeout + kAnswerTime);
   for (const auto& node : reach_.nodes()) {
-    tell(node.id,
+    send(node.id,
          Probe{
              .number = number, .timeout = settings_.probe_timeout, .peers = reach_.peers_of(node)});
   }
   return true;
 }
 
-/// Returns whether it is known which of the candidates can reach each other. Begins a probe if one
-/// is needed.
+/// Returns true if the reachability of all candidates is known. Otherwise starts a probe if needed.
 bool Coordination::knows_reach() {
   if (reach_.is_running()) return false;
   return reach_.covers(roster_.candidates()) || !begin_probe();
@@ -73,10 +72,10 @@ bool Coordination::knows_reach() {
 void Coordination::use_probe() {
   if (phase_ == Phase::running) {
     if (has_room_for_others()) {
-      if (!knows_reach()) return;  // nodes have come meanwhile
+      if (!knows_reach()) return;  // new nodes have joined meanwhile
       admit_reachable();
     }
-    // A later round may be far away.
+    // The next round may be much later.
     if (phase_ == Phase::running) reach_.expire();
     return;
   }
@@ -93,7 +92,7 @@ void Coordination::use_probe() {
             2 * settings_.lease);
 }
 
-/// Probes again to readmit nodes that are cut off.
+/// Probes again to readmit unreachable nodes.
 void Coordination::retry() {
   next_retry_.reset();
   if (phase_ == Phase::gathering) reach_.expire();
@@ -101,8 +100,8 @@ void Coordination::retry() {
   if (!begin_probe()) admit_reachable();
 }
 
-/// Ends a round for spares with which the next one would be larger. Nodes may have left the round
-/// after their success; then spares that are not cut off make the next one larger.
+/// Ends the round if spare nodes would make the next one larger. If nodes have left the round after
+/// their success, reachable spares count.
 void Coordination::admit_reachable() {
   const auto choice = choose_nodes(roster_, reach_);
   std::vector<NodeId> spares;
@@ -122,7 +121,7 @@ void Coordination::admit_reachable() {
   next_retry_ = now_ + kProbeInterval;
   const auto text = describe_cuts(choice, roster_, reach_) +
                     "; the others continue without this node" + retry_text();
-  for (const NodeId id : spares) tell(id, Waiting{text, true});
+  for (const NodeId id : spares) send(id, Waiting{text, true});
 }
 
 void Coordination::form_largest_round() {
@@ -139,7 +138,7 @@ void Coordination::form_largest_round() {
   wait_for_reach(choice);
 }
 
-/// The cut may be over soon, or other nodes may come.
+/// The network may recover soon, or other nodes may join.
 void Coordination::wait_for_reach(const NodeChoice& choice) {
   if (gather_end_ <= now_) {
     end_ = {};  // workers that failed at the cut are not the cause
@@ -166,7 +165,7 @@ std::string Coordination::describe_shortage_of_reach(const NodeChoice& choice) c
          std::to_string(choice.chosen.size()) + " can";
 }
 
-/// A cut that comes and goes would end a round each time that it goes.
+/// An intermittent cut would end a round each time that it recovers.
 void Coordination::hold_back_cut_off(const NodeChoice& choice) {
   for (const NodeId id : choice.cut_off) {
     Member& member = *roster_.find(id);
@@ -178,7 +177,7 @@ void Coordination::hold_back_cut_off(const NodeChoice& choice) {
   }
 }
 
-void Coordination::tell_cut_off(const NodeChoice& choice) {
+void Coordination::notify_cut_off(const NodeChoice& choice) {
   next_retry_.reset();
   if (choice.cut_off.empty()) return;
   std::vector<std::string> names;
@@ -190,7 +189,7 @@ void Coordination::tell_cut_off(const NodeChoice& choice) {
   const auto text = describe_cuts(choice, roster_, reach_) + ": the round begins without " +
                     listed(std::move(names)) + (next_retry_ ? retry_text() : std::string());
   for (const auto& [id, member] : roster_.all()) {
-    if (!member.is_leaving) tell(id, Waiting{text, true});
+    if (!member.is_leaving) send(id, Waiting{text, true});
   }
 }
 

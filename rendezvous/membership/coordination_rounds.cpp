@@ -1,4 +1,4 @@
-// How rounds begin and end.
+// Start and end of rounds.
 #include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/coordination.hpp"
 
@@ -56,7 +56,7 @@ void Coordination::consider_round() {
     return;
   }
   if (failover_.not_before(now_)) return;
-  // Later rounds are made of those who are there: nobody else is expected.
+  // Later rounds are formed from the connected nodes; no others are expected.
   const bool is_first = last_nodes_.empty();
   if (count < settings_.nodes_max && is_first) {
     if (!last_call_end_) last_call_end_ = now_ + settings_.last_call_timeout;
@@ -92,17 +92,17 @@ void Coordination::form_round(const NodeChoice& choice) {
   retry_pause_.reset();
   actions_.emplace_back(KeepRecord{record()});
   actions_.emplace_back(ClearStore{});
-  tell_cut_off(choice);
+  notify_cut_off(choice);
   for (formed.node_rank = 0; const NodeId id : by_rank) {
-    tell(id, formed);
+    send(id, formed);
     ++formed.node_rank;
   }
   for (const NodeId id : roster_.held_back()) {
-    tell(id, Waiting{why_held_back(roster_.find(id)->join)});
+    send(id, Waiting{hold_back_reason(roster_.find(id)->join)});
   }
 }
 
-/// What goes wrong while a round ends in an orderly way ends the order.
+/// A failure during an orderly stop makes the stop urgent.
 void Coordination::stop_round(const std::string& reason, StopMode mode) {
   const bool is_worse = stop_mode_ == StopMode::orderly && mode == StopMode::urgent;
   if (phase_ != Phase::running && !(phase_ == Phase::stopping && is_worse)) return;
@@ -110,14 +110,14 @@ void Coordination::stop_round(const std::string& reason, StopMode mode) {
   phase_ = Phase::stopping;
   for (const auto& [id, member] : roster_.all()) {
     if (member.workers == Workers::running)
-      tell(id, StopWorkers{round_, reason, mode == StopMode::orderly, interrupting_signal_});
+      send(id, StopWorkers{round_, reason, mode == StopMode::orderly, interrupting_signal_});
   }
   // Workers may have failed because they cannot reach each other.
   if (mode == StopMode::urgent) begin_probe();
 }
 
-/// Peers of a node that vanishes fail at once, and it is noticed missing up to two leases later, if
-/// heartbeats from before are held up in the network and arrive just in time to renew its lease.
+/// Peers of a lost node fail immediately. Its loss is detected up to two leases later, if delayed
+/// heartbeats renew its lease once more.
 void Coordination::change(MembershipChange::Kind kind, const std::string& reason, Time when) {
   if (phase_ == Phase::gathering || phase_ == Phase::finished) return;
   const MembershipChange change{.kind = kind, .reason = reason, .when = when};
@@ -146,8 +146,8 @@ void Coordination::consider_next() {
   gather(next_step.reason, next_step.spent ? next_step.spent->delay : std::chrono::milliseconds(0));
 }
 
-/// In the first round the command is likely to be wrong for all; later it has been right for some.
-/// A host ends with its agent, so nobody can do without that.
+/// In the first round the command is probably wrong on all nodes; in later rounds it has worked on
+/// some. A run cannot continue without its host, which ends with its agent.
 bool Coordination::can_continue_without_failed_nodes() const {
   const auto& unable = end_.unable();
   const bool has_host = std::any_of(unable.begin(), unable.end(), [this](const auto& each) {
@@ -163,10 +163,10 @@ void Coordination::continue_without_failed_nodes() {
     if (const auto member = roster_.remove(id)) {
       reach_.forget(id);
       flapping_.note(member->join.name, member->came, now_);
-      refuse(id, member->join, reason + "; the others go on without it");
+      refuse(id, member->join, reason + "; the other nodes continue without it");
     }
   }
-  gather(end_.unable().front().reason + "; the others go on without that node");
+  gather(end_.unable().front().reason + "; the other nodes continue without it");
 }
 
 void Coordination::gather(const std::string& reason, std::chrono::milliseconds delay) {
@@ -177,11 +177,11 @@ void Coordination::gather(const std::string& reason, std::chrono::milliseconds d
   roster_.end_round(first_notice(now_));
   const int next = std::max(round_, highest_round_) + 1;
   for (const auto& [id, member] : roster_.all()) {
-    if (!member.is_leaving) tell(id, NextRound{next, reason, delay});
+    if (!member.is_leaving) send(id, NextRound{next, reason, delay});
   }
 }
 
-/// Those that have waited long enough for the others may go: their work is done.
+/// Releases successful nodes that have waited long enough for the others.
 void Coordination::release_successful() {
   barrier_end_.reset();
   std::vector<NodeId> released;
@@ -197,7 +197,7 @@ void Coordination::release_successful() {
                 seconds_text(settings_.exit_barrier_timeout) +
                 " (exit_barrier_timeout), and may still fail: " + listed(std::move(others))};
   for (const NodeId id : released) {
-    tell(id, Finish{outcome});
+    send(id, Finish{outcome});
     actions_.emplace_back(CloseConnection{id});
     roster_.remove(id);
     reach_.forget(id);
@@ -209,10 +209,10 @@ void Coordination::finish(RunResult result, const std::string& reason) {
   reach_.clear();
   outcome_ = RunOutcome{.result = result, .rounds = rounds_formed_, .reason = reason};
   if (result == RunResult::interrupted) outcome_->signal = interrupting_signal_;
-  if (result != RunResult::succeeded) end_.tell(*outcome_);
+  if (result != RunResult::succeeded) end_.add_to(*outcome_);
   actions_.emplace_back(KeepRecord{record(), outcome_});
   farewell_end_ = now_ + settings_.farewell_timeout;
-  for (const auto& [id, member] : roster_.all()) tell(id, Finish{*outcome_});
+  for (const auto& [id, member] : roster_.all()) send(id, Finish{*outcome_});
 }
 
 }  // namespace ddprun::membership

@@ -18,7 +18,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// The agent of this process. Connections have higher numbers.
+/// Node id of the agent of this process; connections have higher ids.
 constexpr NodeId kLocalNode = 0;
 
 }  // namespace
@@ -100,8 +100,8 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     };
   }
 
-  /// Nobody knows what has been decided and not been done, so nothing is decided any more: the
-  /// nodes lose their connections, and whoever waits for the end looks at the cause.
+  /// Some decisions may not have been performed, so make no more: close all connections and let
+  /// waiters rethrow the failure.
   void fail(const std::exception_ptr& failure) {
     failure_ = failure;
     stop();
@@ -134,7 +134,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     auto keeping = self->term_.keep(std::move(record));
     const bool is_kept = co_await std::move(keeping);
     self->queue_.kept();
-    // This process may have been stopped while the answer was on its way.
+    // The process may have been stopped while the answer was in transit.
     if (!is_kept || !self->is_in_term()) {
       self->is_stopped_ = true;
       self->queue_.clear();
@@ -143,9 +143,9 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     if (self->is_over()) self->over_.cancel();
   }
 
-  void act(const Tell& tell) {
-    if (tell.node == kLocalNode) return post_local(tell.message);
-    sessions_.send(tell.node, tell.message);
+  void act(const SendToNode& send) {
+    if (send.node == kLocalNode) return post_local(send.message);
+    sessions_.send(send.node, send.message);
   }
 
   void act(const CloseConnection& close_connection) {
@@ -153,7 +153,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Impl> {
     sessions_.close_connection(close_connection.node);
   }
 
-  /// Not called directly: the agent may be in the middle of a decision.
+  /// Posted, since the agent may be in the middle of a decision.
   void post_local(std::optional<CoordinatorMessage> message) {
     asio::post(executor_, [to = std::weak_ptr(local_), message = std::move(message)] {
       if (const auto listener = to.lock()) (*listener)(message);

@@ -47,7 +47,7 @@ void CoordinatorServer::listen_for_both(const StoreEndpoint& address) {
   store_ = std::make_unique<StoreServer>(executor_, std::move(options));
 }
 
-/// Somebody else may have the agents' port by right, but nobody the store's.
+/// The agents' port may already be in use legitimately (by another agent); the store's may not.
 void CoordinatorServer::listen_apart(const StoreEndpoint& address, std::uint16_t store_port) {
   agents_ = std::make_unique<Acceptor>(
       executor_, address, [this](int fd) { coordinator_->admit(fd, {}); },
@@ -69,7 +69,7 @@ void CoordinatorServer::begin(Settings settings, LeadershipTerm term) {
   if (agents_) agents_->start();
 }
 
-/// Once for each power of two, so that nobody can fill a disk with it.
+/// Logs at powers of two only, which bounds the size of the log.
 void CoordinatorServer::complain(const std::string& what) {
   if (std::has_single_bit(++complaints_)) write_log(log_, LogLevel::warn, "rendezvous: " + what);
 }

@@ -1,7 +1,7 @@
-// Coordinator and workers' store of a run on this machine. In an open run they share a port; in one
-// with a secret the store has another one. In a run of one node the coordinator has none. The store
-// serves the users of the run's workers on this machine and the addresses of the run's nodes:
-// PyTorch's clients cannot prove that they know a secret. Runs on the executor's one thread.
+// Serves a run's coordinator and worker store. They share a port in an open run and have separate
+// ports in a run with a secret; in a single-node run the coordinator has no port. PyTorch's store
+// clients cannot authenticate, so the store accepts the workers' users on this machine and the
+// addresses of the run's nodes. Runs on the executor's single thread.
 #pragma once
 
 #include "rendezvous/membership/admission.hpp"
@@ -17,8 +17,9 @@ namespace ddprun::membership {
 
 class CoordinatorServer {
  public:
-  /// Listens; connections wait for begin(). `store_port` counts only in a run with a secret; 0: the
-  /// kernel chooses. Throws Error if it cannot, Error{Errc::usage} if only the store cannot.
+  /// Listens; connections are served after begin(). `store_port` is used only in a run with a
+  /// secret; 0: chosen by the kernel. Throws Error if it cannot listen, Error{Errc::usage} if only
+  /// the store cannot.
   CoordinatorServer(boost::asio::any_io_executor executor, const StoreEndpoint& address,
                     Admission admission, std::uint16_t store_port, Log log);
   CoordinatorServer(const CoordinatorServer&) = delete;
@@ -26,14 +27,14 @@ class CoordinatorServer {
 
   void begin(Settings settings, LeadershipTerm term);
 
-  /// Of the coordinator.
+  /// Port of the coordinator.
   std::uint16_t port() const { return agents_ ? agents_->endpoint().port : store_port(); }
 
   std::uint16_t store_port() const { return store_->endpoint().port; }
 
   const StoreServer& store() const { return *store_; }
 
-  /// After begin().
+  /// REQUIRES: begin() was called.
   Coordinator& coordinator() { return *coordinator_; }
 
  private:

@@ -10,11 +10,11 @@ namespace ddprun::membership {
 
 namespace {
 
-// What follows the greeting.
+// Modes, which follow the greeting.
 constexpr char kOpenMode = 0;
 constexpr char kSecretMode = 1;
 
-/// Where the type of a message would stand.
+/// Sent in place of a message type.
 constexpr std::uint8_t kChallengeType = 255;
 static_assert(std::variant_size_v<CoordinatorMessage> < kChallengeType);
 
@@ -40,15 +40,15 @@ AgentDialogue::AgentDialogue(const security::Secret* secret, const std::string& 
 
 void AgentDialogue::send(const NodeMessage& message) {
   if (handshake_) {
-    unsaid_.push_back(message);
+    pending_.push_back(message);
   } else {
     outgoing_ += stream_.written(message);
   }
 }
 
-void AgentDialogue::take(std::string_view bytes) {
+void AgentDialogue::feed(std::string_view bytes) {
   first_bytes_ += bytes.substr(0, kFirstBytesMax - first_bytes_.size());
-  if (!handshake_) return stream_.take(bytes);
+  if (!handshake_) return stream_.feed(bytes);
   opening_ += bytes;
 }
 
@@ -64,7 +64,7 @@ std::optional<CoordinatorMessage> AgentDialogue::next() {
   if (!handshake_) return stream_.next();
   const std::string head = head_of_challenge();
   if (opening_.size() < head.size()) return std::nullopt;
-  if (!opening_.starts_with(head)) return next_of_stranger();
+  if (!opening_.starts_with(head)) return next_unproven();
   if (opening_.size() < head.size() + security::kChallengeBytes) return std::nullopt;
   return take_challenge();
 }
@@ -83,16 +83,16 @@ std::optional<CoordinatorMessage> AgentDialogue::take_challenge() {
   auto keys = handshake_->keys();
   handshake_.reset();
   stream_.seal(std::move(keys.from_agent), std::move(keys.from_coordinator));
-  for (const auto& message : std::exchange(unsaid_, {})) outgoing_ += stream_.written(message);
-  stream_.take(opening.substr(kHeadBytes + security::kChallengeBytes));
+  for (const auto& message : std::exchange(pending_, {})) outgoing_ += stream_.written(message);
+  stream_.feed(opening.substr(kHeadBytes + security::kChallengeBytes));
   opening_ = {};
   return stream_.next();
 }
 
-/// Whoever cannot prove itself may still say why it does not try.
-std::optional<CoordinatorMessage> AgentDialogue::next_of_stranger() {
+/// An unauthenticated peer may send a refusal.
+std::optional<CoordinatorMessage> AgentDialogue::next_unproven() {
   MessageReader<CoordinatorMessage> reader(kFirstMessageBytesMax);
-  reader.take(opening_);
+  reader.feed(opening_);
   auto message = reader.next();
   problem_ = reader.problem();
   if (!message) return std::nullopt;
@@ -104,12 +104,12 @@ std::optional<CoordinatorMessage> AgentDialogue::next_of_stranger() {
 CoordinatorDialogue::CoordinatorDialogue(const security::Secret* secret, std::string_view nonce)
     : secret_(secret), nonce_(nonce) {}
 
-void CoordinatorDialogue::take(std::string_view bytes) {
+void CoordinatorDialogue::feed(std::string_view bytes) {
   if (stage_ == Stage::ended) return;
-  if (stage_ == Stage::messages) return stream_.take(bytes);
+  if (stage_ == Stage::messages) return stream_.feed(bytes);
   opening_ += bytes;
   while (take_part()) continue;
-  if (stage_ == Stage::messages) stream_.take(std::exchange(opening_, {}));
+  if (stage_ == Stage::messages) stream_.feed(std::exchange(opening_, {}));
 }
 
 bool CoordinatorDialogue::take_part() {
@@ -135,7 +135,7 @@ bool CoordinatorDialogue::take_greeting() {
   prologue_ = cut(greeting->bytes);
   stage_ = Stage::mode;
   if (greeting->is_malformed) {
-    // `opening_` still has what came: cut() has taken nothing of a malformed greeting.
+    // `opening_` is unchanged: cut() consumes nothing of a malformed greeting.
     end(is_store_client(opening_) ? std::string("is a client of PyTorch's store; ") + kNoTorchrun
                                   : "did not greet as an agent does");
   } else if (greeting->version != kProtocolVersion) {
@@ -178,7 +178,7 @@ bool CoordinatorDialogue::take_proof() {
     stream_.seal(std::move(keys.from_coordinator), std::move(keys.from_agent));
     stage_ = Stage::messages;
   } else {
-    // It has found that out by itself.
+    // The agent has detected this itself.
     refusal_ = "it does not know this run's secret (--secret_file)";
     end("does not know this run's secret");
   }
@@ -192,7 +192,7 @@ std::string CoordinatorDialogue::cut(std::size_t bytes) {
   return part;
 }
 
-/// Refused has the same form in all versions, and is never sealed.
+/// Refused has the same encoding in all versions and is never sealed.
 void CoordinatorDialogue::refuse(const std::string& reason) {
   append_message(outgoing_, Refused{reason});
   refusal_ = reason;

@@ -1,10 +1,9 @@
-// What is said on one connection between an agent and the coordinator, as each side sees it: the
-// greeting, in a run with a secret the proof that both know it and the seals of all that follows,
-// then messages. Values over bytes, which may come in pieces of any size; no I/O. See
-// docs/agents_protocol.md.
+// Protocol of one connection between an agent and the coordinator, for either side: greeting; in a
+// run with a secret, mutual authentication and sealing; then messages. Accepts bytes in pieces of
+// any size; no I/O. See docs/agents_protocol.md.
 //
-// Until the other side has proved itself it is a stranger: its frames have fixed sizes, and nothing
-// it says leads to anything else than an answer of a fixed size.
+// Before the peer is authenticated, its frames have fixed sizes, and each leads only to an answer
+// of a fixed size.
 #pragma once
 
 #include "rendezvous/membership/codec.hpp"
@@ -20,7 +19,7 @@
 
 namespace ddprun::membership {
 
-/// The messages of both sides after the opening; sealed in a run with a secret.
+/// Messages of both sides after the handshake; sealed in a run with a secret.
 template <typename Incoming, typename Outgoing>
 class MessageStream {
  public:
@@ -33,16 +32,16 @@ class MessageStream {
 
   void allow(std::size_t bytes_max) { reader_.allow(bytes_max); }
 
-  /// The bytes of a message, to be sent in the order of these calls.
+  /// Encodes a message. The results must be sent in call order.
   std::string written(const Outgoing& message) {
     std::string bytes;
     append_message(bytes, message);
     return sealer_ ? sealer_->seal(bytes) : bytes;
   }
 
-  void take(std::string_view bytes) {
-    if (unsealer_) return unsealer_->take(bytes);
-    reader_.take(bytes);
+  void feed(std::string_view bytes) {
+    if (unsealer_) return unsealer_->feed(bytes);
+    reader_.feed(bytes);
   }
 
   std::optional<Incoming> next() {
@@ -51,11 +50,11 @@ class MessageStream {
       if (!unsealer_ || reader_.is_malformed()) return std::nullopt;
       const auto bytes = unsealer_->next();
       if (!bytes) return std::nullopt;
-      reader_.take(*bytes);
+      reader_.feed(*bytes);
     }
   }
 
-  /// Empty: none.
+  /// Empty if the input is valid so far.
   const std::string& problem() const {
     return reader_.is_malformed() || !unsealer_ ? reader_.problem() : unsealer_->problem();
   }
@@ -68,39 +67,39 @@ class MessageStream {
 
 class AgentDialogue {
  public:
-  /// `secret` is null in an open run, else it outlives this; `nonce` is of security::kDigestBytes
-  /// random bytes, for this connection alone.
+  /// `secret` is null in an open run; otherwise it outlives this object. `nonce` is
+  /// security::kDigestBytes random bytes, used for this connection only.
   AgentDialogue(const security::Secret* secret, const std::string& run_id, std::string_view nonce);
 
-  /// Will be sent when the other side has proved itself; in an open run at once.
+  /// Sends once the peer is authenticated; immediately in an open run.
   void send(const NodeMessage& message);
 
-  void take(std::string_view bytes);
+  void feed(std::string_view bytes);
 
   /// What is to be sent now, also after a problem; gone afterwards.
   std::string take_outgoing() { return std::exchange(outgoing_, {}); }
 
-  /// The next message of the coordinator. A stranger can say nothing but Refused; one that does not
-  /// know the secret is answered for by a Refused that says so.
+  /// Returns the next message. An unauthenticated peer can only send Refused; a failed
+  /// authentication yields a Refused with the reason.
   std::optional<CoordinatorMessage> next();
 
-  /// True in an open run, and once the other side has proved that it knows the secret.
+  /// True in an open run, and once the peer has proved that it knows the secret.
   bool is_proven() const { return !handshake_; }
 
-  /// Why nothing more will come, as the end of a sentence about the other side; empty: more may.
+  /// Reason why no more messages follow, as a predicate of the peer; empty if more may follow.
   std::string problem() const;
 
-  /// The first bytes of the peer, at most kFirstBytesMax.
+  /// First bytes from the peer, at most kFirstBytesMax.
   const std::string& first_bytes() const { return first_bytes_; }
 
  private:
-  std::optional<CoordinatorMessage> next_of_stranger();
+  std::optional<CoordinatorMessage> next_unproven();
   std::optional<CoordinatorMessage> take_challenge();
 
-  std::optional<security::AgentHandshake> handshake_;  ///< while the other side is a stranger
-  std::string opening_;                                ///< what it has said as such
-  std::vector<NodeMessage> unsaid_;                    ///< for when it is none
-  std::string first_bytes_;                            ///< by which other programs are recognised
+  std::optional<security::AgentHandshake> handshake_;  ///< until the peer is authenticated
+  std::string opening_;                                ///< received handshake bytes
+  std::vector<NodeMessage> pending_;                   ///< messages to send after authentication
+  std::string first_bytes_;                            ///< to recognise other programs
   MessageStream<CoordinatorMessage, NodeMessage> stream_{kMessageBytesMax};
   std::string outgoing_;
   std::string problem_;
@@ -108,35 +107,35 @@ class AgentDialogue {
 
 class CoordinatorDialogue {
  public:
-  /// As for an agent.
+  /// See AgentDialogue.
   CoordinatorDialogue(const security::Secret* secret, std::string_view nonce);
 
   void send(const CoordinatorMessage& message) { outgoing_ += stream_.written(message); }
 
-  void take(std::string_view bytes);
+  void feed(std::string_view bytes);
 
   /// What is to be sent now, also after a problem; gone afterwards.
   std::string take_outgoing() { return std::exchange(outgoing_, {}); }
 
-  /// The next message of the agent.
+  /// Returns the next message of the agent.
   std::optional<NodeMessage> next() { return stream_.next(); }
 
-  /// The agent has greeted and, in a run with a secret, proved that it knows it.
+  /// True once the agent has sent its greeting and, in a run with a secret, authenticated.
   bool is_introduced() const { return stage_ == Stage::messages; }
 
-  /// From now on messages may be as long as those of a node that has joined.
+  /// Allows messages of up to kMessageBytesMax, for a node that has joined.
   void allow_long_messages() { stream_.allow(kMessageBytesMax); }
 
-  /// Why nothing more will come, as the end of a sentence about the agent; empty: more may.
+  /// Reason why no more messages follow, as a predicate of the agent; empty if more may follow.
   const std::string& problem() const { return problem_.empty() ? stream_.problem() : problem_; }
 
-  /// Why the agent was refused before it could say anything; it knows. Empty: it was not.
+  /// Reason why the agent was refused before its first message, as sent to it; empty if it was not.
   const std::string& refusal() const { return refusal_; }
 
  private:
   enum class Stage : std::uint8_t { greeting, mode, hello, proof, messages, ended };
 
-  // Each takes its part of opening_; false if that is not whole.
+  // Each consumes its part of opening_ and returns false if it is incomplete.
   bool take_greeting();
   bool take_mode();
   bool take_hello();
@@ -150,8 +149,8 @@ class CoordinatorDialogue {
   const security::Secret* secret_;
   std::string nonce_;
   Stage stage_ = Stage::greeting;
-  std::string opening_;   ///< what has come before the messages and is not yet understood
-  std::string prologue_;  ///< what came first: greeting and mode
+  std::string opening_;   ///< received bytes of the handshake, not yet parsed
+  std::string prologue_;  ///< greeting and mode
   std::optional<security::CoordinatorHandshake> handshake_;
   MessageStream<NodeMessage, CoordinatorMessage> stream_{kFirstMessageBytesMax};
   std::string outgoing_;

@@ -1,4 +1,4 @@
-// Which of several moments comes first. Pure.
+// The earliest of several optional times. Pure.
 #pragma once
 
 #include "rendezvous/membership/settings.hpp"
@@ -8,7 +8,7 @@
 
 namespace ddprun::membership {
 
-/// The earliest of those that are set.
+/// Returns the earliest time that is set, or nullopt.
 inline std::optional<Time> earliest(std::initializer_list<std::optional<Time>> times) {
   std::optional<Time> first;
   for (const auto& time : times) {

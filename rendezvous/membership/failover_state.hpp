@@ -1,5 +1,5 @@
-// What of a run outlives the one who coordinates it, and how the next one takes over. Values; how
-// a record is written down is in record_text.hpp.
+// State of a run that outlives its coordinator, and the takeover by the next one. Values;
+// record_text() serialises them.
 #pragma once
 
 #include "rendezvous/membership/restart_budget.hpp"
@@ -22,24 +22,24 @@ struct PastNode {
 };
 
 struct RunRecord {
-  int round = -1;  ///< the latest
+  int round = -1;  ///< latest round
   int rounds_formed = 0;
-  std::vector<PastNode> nodes{};  ///< of that round, by node rank
-  PastNode host{};                ///< whose agent has written this; it may have had no workers
+  std::vector<PastNode> nodes{};  ///< nodes of that round, by node rank
+  PastNode host{};  ///< node of the coordinator that wrote this; may have had no workers
   int restarts = 0;
   int fast_failures = 0;
-  /// At least that of all nodes that may have workers of that round.
+  /// At least the lease of each node that may have workers of that round.
   std::chrono::milliseconds lease{0};
 
-  // No clock of one machine means anything to another, so these are ages, all at one moment: not
-  // later than the writing, and of a coordinator that has formed no round not later than it could
-  // know. Nodes of that round tell how long ago they heard of it, which was after it was formed.
-  // So whatever that is more than `since_round` has passed since the moment, and a restart is taken
-  // for younger than it is, never for older: it is not forgotten too early.
+  // Clocks of different machines are not comparable, so times are stored as ages at the time of
+  // writing, or earlier. Nodes of the round report the time since they were notified of it, which
+  // bounds the time since the writing from below. Restarts therefore appear younger than they are,
+  // never older, and are not forgotten too early.
   std::chrono::milliseconds since_round{0};
-  std::vector<std::chrono::milliseconds> restart_ages{};  ///< of those that may still count
+  /// ages of the restarts that may still count
+  std::vector<std::chrono::milliseconds> restart_ages{};
 
-  // What all nodes must have in common.
+  // Settings that must be equal on all nodes.
   int nodes_min = 1;
   int nodes_max = 1;
   int max_restarts = 0;
@@ -48,29 +48,29 @@ struct RunRecord {
   bool operator==(const RunRecord&) const = default;
 };
 
-/// With what has been spent by `now`; the caller adds what is known of the round.
+/// Creates a record of the settings and the restarts until `now`; the caller adds the round.
 RunRecord record_of(const Settings& settings, const RestartHistory& history, Time now);
 
 RestartHistory history_of(const RunRecord& record, Time now);
 
-/// The settings that the run was begun with, for objection_to().
+/// Returns the run's original settings, for objection_to().
 Settings settings_of(const RunRecord& record, const std::string& run_id);
 
-/// The nodes of a round that another coordinator formed. Agents that come again have seen to it
-/// that nothing is left of their workers. The others may be cut off, and have workers until their
-/// lease has ended, which was renewed by the last coordinator while it was one. That one's own node
-/// is not waited for: its workers do not outlive its term.
+/// The nodes of a round formed by another coordinator. Nodes that rejoin have killed their old
+/// workers; others may be cut off and have workers until their lease, last renewed by that
+/// coordinator, expires. The former coordinator's own node is not waited for: its workers end with
+/// its term.
 class FailoverState {
  public:
   FailoverState() = default;  ///< no coordinator preceded this one
   FailoverState(const RunRecord& record, Time leases_end);
 
-  /// A node has come: its rank in that round; -1 if it had none. One whose agent was started anew
-  /// has that of its name, if no other had the same; but who knows whether the agent before is
-  /// gone, so its lease is waited for.
+  /// Registers a node that has joined and returns its rank in that round; -1 if it had none. A
+  /// restarted agent gets the rank of its name if the name is unique, but the former agent's lease
+  /// is still waited for, since that agent may be alive.
   int claim(const std::string& name, std::uint64_t instance);
 
-  /// Until when a round would be too early; nothing: it would not.
+  /// Returns the earliest time for a new round; nullopt if it may be formed now.
   std::optional<Time> not_before(Time now) const;
 
  private:

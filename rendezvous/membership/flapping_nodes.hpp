@@ -1,8 +1,7 @@
-// Nodes that come and go again and again, lost, by their own leave, or left out of a round because
-// they are cut off from another node: each time all others lose a round, at no cost of restarts. So
-// one that did not stay long, several times in a row, is held back for a while when it comes again,
-// ever longer, and the others have the time in between for their work. It is in no record: with
-// another coordinator the count begins again, which costs the others two rounds at most. A value.
+// Delays nodes that repeatedly join and leave, are lost, or are excluded for a cut: each time, all
+// other nodes lose a round without using a restart. After several short stays in a row, a node is
+// held back for an increasing time when it rejoins. The counts are not part of the record: a new
+// coordinator restarts them, which costs at most two rounds. A value.
 #pragma once
 
 #include "rendezvous/membership/settings.hpp"
@@ -14,28 +13,28 @@
 
 namespace ddprun::membership {
 
-/// A node that was here for longer is not the one that keeps others from working.
+/// A longer stay resets the count.
 inline constexpr std::chrono::minutes kLongStay(5);
 
-/// Short stays in a row that have no consequence: a node may be started anew, or have a bad moment.
+/// Consecutive short stays without a delay.
 inline constexpr int kFreeShortStays = 2;
 
-/// After the next one; each further one doubles it, up to the longest.
+/// Delay after the next short stay; doubles with each further one, up to kLongestHoldBack.
 inline constexpr std::chrono::seconds kFirstHoldBack(10);
 inline constexpr std::chrono::minutes kLongestHoldBack(5);
 
-/// Nodes of whose stays is known; beyond that those are forgotten that left first.
+/// Maximum number of nodes tracked; those that left first are dropped.
 inline constexpr std::size_t kStaysKept = 4096;
 
 class FlappingNodes {
  public:
-  /// The node that came at that time has left, is lost, or is left out because of a cut.
+  /// Records that the node, which joined at `came`, has left, is lost, or is excluded for a cut.
   void note(const std::string& name, Time came, Time now);
 
-  /// In a row.
+  /// Returns the number of consecutive short stays.
   int count(const std::string& name) const;
 
-  /// For how long the node is held back if it comes now; zero: not at all.
+  /// Returns the delay if the node joins now; zero: none.
   std::chrono::milliseconds hold_back(const std::string& name) const;
 
  private:

@@ -12,14 +12,14 @@ struct Signature {
   const char* name;
 };
 
-/// Fewer are not compared: they may be the length of a message.
+/// Shorter prefixes are not compared: they may be the length of a message.
 constexpr std::size_t kSignatureBytesMin = 4;
 
 constexpr const char* kHttpServer = "is an HTTP server";
 
 constexpr Signature kSignatures[] = {
     {"HTTP/", kHttpServer},
-    // Some servers take the request for one of HTTP/0.9, whose replies have no header.
+    // Some servers treat the request as HTTP/0.9, whose replies have no header.
     {"<!DOCTYPE", kHttpServer},
     {"<html", kHttpServer},
     {"SSH-", "is an ssh server"},

@@ -17,25 +17,25 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// In Kubernetes a name may come into being some seconds after the containers that ask for it.
+/// In Kubernetes, a DNS name may be created some seconds after the containers that look it up.
 constexpr auto kLookupPause = std::chrono::seconds(1);
 
 asio::awaitable<std::vector<std::string>> find_endpoint(asio::any_io_executor executor,
                                                         StoreEndpoint endpoint, Log log,
                                                         Deadline deadline) {
   asio::steady_timer pause(executor);
-  bool has_told = false;
+  bool has_logged = false;
   std::string problem = "cannot look up " + endpoint.host;
   while (true) {
     const auto found = co_await addresses_of(endpoint.host, deadline);
     if (!found.addresses.empty()) co_return found.addresses;
-    // A look-up that is cut off by the deadline has no problem of its own.
+    // A look-up that exceeds the deadline sets no problem.
     if (!found.problem.empty()) problem = found.problem;
     if (deadline.passed()) {
       throw Error(Errc::network, "rendezvous at " + to_string(endpoint) + ": " + problem + ", " +
                                      deadline.describe());
     }
-    if (!std::exchange(has_told, true)) {
+    if (!std::exchange(has_logged, true)) {
       write_log(log, LogLevel::warn,
                 "rendezvous at " + to_string(endpoint) + ": " + problem + "; trying again");
     }
@@ -51,7 +51,7 @@ bool is_this_machine(const std::vector<std::string>& addresses) {
   });
 }
 
-/// For everybody, not only because this machine's own tables say so.
+/// True if the name is a loopback address on every machine, not only by this machine's hosts file.
 bool is_loopback_by_name(const std::string& host) {
   return host == "localhost" || is_loopback(host);
 }
@@ -69,7 +69,7 @@ void warn_of_address(const StoreEndpoint& endpoint, const Log& log) {
                 "--rdzv_endpoint, --node_rank and is_host");
 }
 
-/// Free of the host, which may be gone when it ends.
+/// Does not use the host, which may be destroyed before it ends.
 asio::awaitable<Found> find_at(asio::any_io_executor executor, Found found, Time not_before) {
   asio::steady_timer pause(executor, not_before);
   co_await pause.async_wait(kAwait);
@@ -115,7 +115,7 @@ class FixedHost : public Host {
     return server_ ? server_->coordinator().wait_until_over() : return_at_once();
   }
 
-  std::vector<std::string> last_words() const override {
+  std::vector<std::string> refusals() const override {
     return server_ ? server_->coordinator().refusals() : std::vector<std::string>();
   }
 
@@ -134,7 +134,7 @@ class FixedHost : public Host {
 
 std::string hosting_note(const StoreEndpoint& rendezvous, std::uint16_t store_port) {
   const std::string note = "this node hosts the rendezvous ";
-  // Whoever hears it on two machines knows why they do not meet.
+  // Logged, since two machines that both host a loopback address never meet.
   const std::string reach =
       is_loopback_by_name(rendezvous.host) ? ", where only this machine gets to it" : "";
   if (store_port == rendezvous.port)
@@ -151,8 +151,8 @@ void warn_of_openness(const StoreEndpoint& endpoint, const Log& log) {
 }
 
 std::string bind_address(const std::string& host, const std::vector<std::string>& addresses) {
-  // A name that only this machine takes for a loopback address (Debian's 127.0.1.1) means another
-  // one to the others.
+  // A name that is a loopback address only on this machine (Debian's 127.0.1.1) is another address
+  // on other nodes.
   const auto own = own_addresses();
   const auto is_own = [&](const std::string& address) {
     return std::find(own.begin(), own.end(), address) != own.end();
@@ -175,16 +175,16 @@ asio::awaitable<std::unique_ptr<Host>> choose_host(asio::any_io_executor executo
   }
   const auto deadline = Deadline::after(choice.settings.join_timeout);
   const auto addresses = co_await find_endpoint(executor, choice.endpoint, log, deadline);
-  const bool is_told = choice.is_host.has_value();
-  if (!is_told && !is_this_machine(addresses)) co_return host;
+  const bool must_host = choice.is_host.has_value();
+  if (!must_host && !is_this_machine(addresses)) co_return host;
   const auto address = bind_address(choice.endpoint.host, addresses);
-  if (is_told && !is_this_machine(addresses)) warn_of_address(choice.endpoint, log);
+  if (must_host && !is_this_machine(addresses)) warn_of_address(choice.endpoint, log);
   try {
     host->listen(choice, address, log);
   } catch (const Error& error) {
     if (error.code() != Errc::system) throw;
     // Another agent of this machine may be the host; if not, joining fails.
-    if (is_told) {
+    if (must_host) {
       throw Error(Errc::system,
                   std::string(error.what()) + "; " + kMeantToHost + "; start one such node only");
     }

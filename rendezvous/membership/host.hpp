@@ -1,5 +1,5 @@
-// Where the coordinator and the store of a run are: beside this agent or beside another. Runs on
-// the executor's one thread.
+// Locates a run's coordinator and store, in this process or on another node. Runs on the executor's
+// single thread.
 #pragma once
 
 #include "rendezvous/membership/admission.hpp"
@@ -26,78 +26,77 @@ namespace membership {
 
 class Coordinator;
 
-/// Where this node's agent reaches the coordinator now.
+/// Current location of the coordinator.
 struct Found {
-  Coordinator* local = nullptr;  ///< to be joined without a connection
+  Coordinator* local = nullptr;  ///< coordinator in this process; null otherwise
   std::optional<StoreEndpoint> endpoint{};
-  std::string node{};                    ///< that hosts it, where that is known
-  Time term_end = Time::max();           ///< as in Connected
-  Deadline::Duration connect_timeout{};  ///< for connecting there
-  std::string problem{};                 ///< if it is not known; trying again may help
-  std::optional<RunOutcome> outcome{};   ///< the run has ended, or this node cannot take part
-  std::string config{};                  ///< of the run, if this node has another one
-  std::string note{};                    ///< for the operator; may be empty
+  std::string node{};                    ///< node that hosts it; empty if unknown
+  Time term_end = Time::max();           ///< see Connected
+  Deadline::Duration connect_timeout{};  ///< timeout for connecting to the endpoint
+  std::string problem{};                 ///< why the location is unknown; a retry may succeed
+  std::optional<RunOutcome> outcome{};   ///< set if the run has ended or this node cannot join
+  std::string config{};  ///< configuration of the run, if it differs from this node's
+  std::string note{};    ///< note for the operator; may be empty
 };
 
 class Host {
  public:
-  virtual ~Host() = default;  ///< closes what is open
+  virtual ~Host() = default;  ///< closes all connections and ports
 
-  /// True if coordinator and store are part of this process for as long as the run lasts.
+  /// True if coordinator and store are in this process for the whole run.
   virtual bool is_here() const = 0;
 
-  /// The store of the workers, while it is part of this process; else null.
+  /// Worker store in this process, or null.
   virtual const StoreServer* store() const { return nullptr; }
 
-  /// What operators should know of the choice; may be empty.
+  /// Note for the operator about the choice of the host; may be empty.
   virtual const std::string& note() const = 0;
 
-  /// Waits until `not_before`, or less if the coordinator is another one than at the last time.
+  /// Waits until `not_before`, or until the coordinator has changed since the last call.
   virtual boost::asio::awaitable<Found> find(Time not_before) = 0;
 
-  /// A message of the coordinator that was found last, which has proved itself in a run with a
+  /// Observes a message of the coordinator found last, which is authenticated in a run with a
   /// secret.
   virtual void observe(const CoordinatorMessage& /*message*/) {}
 
-  /// This node leaves the run. Where that can be, another node becomes the host, once the workers
-  /// of all nodes have ended; at the second call it is not waited for that any more.
+  /// This node leaves the run. If possible, another node becomes the host once the workers of all
+  /// nodes have ended; a second call does not wait for that.
   virtual void resign() = 0;
 
-  /// Returns when all nodes have heard how the run ended, or need this one no more; at once if
-  /// it is hosted elsewhere. This node does not become the host any more.
+  /// Returns when all nodes know the outcome or no longer need this host; immediately if the host
+  /// is elsewhere. This node does not become the host afterwards.
   virtual boost::asio::awaitable<void> wait_until_over() = 0;
 
-  /// What operators should have before them at the end of the run, a line each: which nodes were
-  /// refused here and why.
-  virtual std::vector<std::string> last_words() const { return {}; }
+  /// Lines for the operator at the end of the run: nodes that were refused here, and why.
+  virtual std::vector<std::string> refusals() const { return {}; }
 
-  /// Why the coordinator here has ended before that, and nobody can take its place; nothing: it has
-  /// not.
+  /// Failure that ended the coordinator here, if no other node can take over; otherwise null.
   virtual std::exception_ptr failure() const { return nullptr; }
 };
 
 struct HostChoice {
-  StoreEndpoint endpoint;  ///< as the operator wrote it, the same on all nodes
-  /// Nothing: this node is the host if the endpoint is an address of this machine and nobody else
-  /// on it is the host already.
+  StoreEndpoint endpoint;  ///< as configured, the same on all nodes
+  /// nullopt: this node is the host if the endpoint is an address of this machine and no other
+  /// process on it is the host.
   std::optional<bool> is_host;
   Settings settings;
-  Admission admission;  ///< its secret outlives the host
+  Admission admission;  ///< its secret must outlive the host
 };
 
-/// A host for the whole run, at a known endpoint. Looks that up, for as long as nodes may take to
-/// meet; names that are not known yet are looked up again. Throws Error if this node is to be the
-/// host and cannot listen there, or if the endpoint's name stays unknown.
+/// Creates a host at a fixed endpoint for the whole run. Resolves the endpoint's name, retrying
+/// unknown names until the join timeout. Throws Error if this node must be the host and cannot
+/// listen there, or if the name stays unknown.
 boost::asio::awaitable<std::unique_ptr<Host>> choose_host(boost::asio::any_io_executor executor,
                                                           HostChoice choice, Log log);
 
-/// For the operator: where this node hosts the rendezvous, and where the workers' store.
+/// Returns a note for the operator: the endpoints of the rendezvous and the worker store on this
+/// node.
 std::string hosting_note(const StoreEndpoint& rendezvous, std::uint16_t store_port);
 
-/// For a coordinator without a secret that listens at all addresses of this machine.
+/// Warns if a coordinator without a secret listens on all addresses of this machine.
 void warn_of_openness(const StoreEndpoint& endpoint, const Log& log);
 
-/// The address to listen at, of those that a host's name has: that which the others know.
+/// Chooses the address to listen on from those of the host's name: the one that other nodes use.
 inline constexpr const char* kAllAddresses = "0.0.0.0";
 std::string bind_address(const std::string& host, const std::vector<std::string>& addresses);
 

@@ -37,7 +37,7 @@ struct MessageChannel::State {
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
 
-  /// What has come; empty if the connection has ended, nothing if there is nothing yet.
+  /// Received bytes; empty if the connection has ended, nullopt if none are available.
   std::optional<std::string> read() {
     std::array<char, kReadBytes> buffer;
     const ssize_t count =
@@ -49,7 +49,7 @@ struct MessageChannel::State {
     return std::string();
   }
 
-  /// Sends what there is; false if the connection does not take all of it now.
+  /// Sends queued bytes; returns false if some are left.
   bool flush() {
     while (!unsent.empty() && socket.is_open()) {
       const ssize_t sent =
@@ -83,7 +83,7 @@ struct MessageChannel::State {
   static asio::awaitable<void> flush_rest(std::shared_ptr<State> self) {
     while (self->socket.is_open() && !self->flush()) {
       const auto ready = co_await self->socket.async_wait(tcp::socket::wait_write, kAwait);
-      // close() cancels what waits; what is left to send is worth another look.
+      // close() cancels the wait; try once more to send the rest.
       if (std::get<0>(ready) && !self->is_closing) break;
     }
     self->is_flushing = false;
@@ -120,7 +120,7 @@ void MessageChannel::send(std::string_view bytes) {
 asio::awaitable<std::string> MessageChannel::receive() {
   const auto state = state_;
   while (state->socket.is_open() && !state->is_closing) {
-    // Most connections are silent most of the time: there is a buffer only for what has come.
+    // Most connections are idle: allocate a buffer only for available bytes.
     const auto ready = co_await state->socket.async_wait(tcp::socket::wait_read, kAwait);
     if (!state->socket.is_open() || state->is_closing) break;
     if (std::get<0>(ready)) {
@@ -137,7 +137,7 @@ void MessageChannel::close() {
   if (!state.socket.is_open() || state.is_closing) return;
   state.is_closing = true;
   if (state.flush()) return state.end("it was closed here");
-  // Ends the read; whoever sends the rest goes on with it.
+  // Cancels the read; the sending coroutine continues.
   boost::system::error_code ignored;
   state.socket.cancel(ignored);
   asio::co_spawn(state.socket.get_executor(), State::flush_and_end(state_), asio::detached);

@@ -1,5 +1,5 @@
-// One connection between an agent and the coordinator: bytes out without waiting, bytes in as they
-// come. Knows nothing of what they mean. Runs on the executor's one thread.
+// Byte transport of one connection between an agent and the coordinator. Sends without waiting.
+// Runs on the executor's single thread.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -12,31 +12,31 @@
 
 namespace ddprun::membership {
 
-/// Bytes that the other side has not taken: a few of the largest messages. Who falls behind by more
-/// does not read at all.
+/// Maximum unsent bytes: a few of the largest messages. A peer that falls further behind does not
+/// read at all.
 inline constexpr std::size_t kUnsentBytesMax = std::size_t{16} << 20;
 
 class MessageChannel {
  public:
-  /// Takes over a connected, non-blocking TCP socket.
+  /// Takes ownership of a connected, non-blocking TCP socket.
   MessageChannel(boost::asio::any_io_executor executor, int fd);
   MessageChannel(const MessageChannel&) = delete;
   MessageChannel& operator=(const MessageChannel&) = delete;
-  ~MessageChannel();  ///< as close()
+  ~MessageChannel();  ///< calls close()
 
-  /// Sends as much as the connection takes now, and the rest when it takes more. A connection that
-  /// is over, or whose other side has fallen behind too far, is closed: receive() then tells.
+  /// Sends or queues the bytes. If the connection has ended or kUnsentBytesMax is exceeded, closes
+  /// it; receive() then returns empty.
   void send(std::string_view bytes);
 
-  /// The next bytes; empty once the connection has ended. One call at a time.
+  /// Returns the next bytes; empty once the connection has ended. Only one call may be pending.
   boost::asio::awaitable<std::string> receive();
 
-  /// Ends receive(). What was sent and has not gone out yet still goes, for at most a second.
+  /// Ends receive(). Queued bytes are sent for at most one second.
   void close();
 
   bool is_open() const;
 
-  /// Why it has ended: "its connection was closed", ...
+  /// Reason why the connection ended: "its connection was closed", ...
   const std::string& end_reason() const;
 
   /// Addresses of the two ends, without ports.
@@ -45,7 +45,7 @@ class MessageChannel {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  ///< shared with the coroutine that sends the rest
+  std::shared_ptr<State> state_;  ///< shared with the coroutine that sends queued bytes
 };
 
 }  // namespace ddprun::membership

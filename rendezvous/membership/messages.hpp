@@ -1,8 +1,8 @@
-// What the agents of a run and its coordinator say to each other. Plain values; how they look on
-// the wire is in codec.hpp, what they lead to in coordination.hpp and node_state_machine.hpp.
+// Messages between the agents of a run and its coordinator. Plain values; codec.hpp encodes them,
+// coordination.hpp and node_state_machine.hpp handle them.
 //
-// A connection is a node's membership: it joins once over each, and everything that it says about
-// workers carries the round that it speaks of, so that what is late can be recognised.
+// A connection is a node's membership: the node joins once per connection. Messages about workers
+// contain their round, so that late ones are recognised.
 #pragma once
 
 #include <chrono>
@@ -20,19 +20,19 @@ namespace ddprun::membership {
 /// Of this set of messages. Two agents that differ in it do not understand each other.
 inline constexpr std::uint32_t kProtocolVersion = 8;
 
-/// Rounds and restarts as nodes know them: no run has so many, and there is room to count on.
+/// Maximum round number and restart count that is accepted from a node.
 inline constexpr int kRoundMax = 1'000'000'000;
 
 /// The highest number of a signal on Linux.
 inline constexpr int kSignalMax = 64;
 
-/// Agents in one probe: each connects to each other one.
+/// Maximum number of agents in one probe.
 inline constexpr std::size_t kProbedNodesMax = 256;
 
-/// Of a numeric address, with room for a scope.
+/// Bytes of a numeric address, including a scope.
 inline constexpr std::size_t kAddressBytesMax = 64;
 
-/// Where an agent accepts connections that show that it can be reached.
+/// Endpoint at which an agent accepts probe connections.
 struct ProbeAddress {
   std::string host{};      ///< numeric
   std::uint16_t port = 0;  ///< 0: nowhere
@@ -96,25 +96,26 @@ struct Failure {
 struct Join {
   std::uint32_t version = kProtocolVersion;
   std::string run_id;
-  std::string name;  ///< of the node, for people and for the order of ranks
-  /// Of the agent, drawn at random when it starts: one that comes back over another connection has
-  /// the same, one that was started in its place another.
+  std::string name;  ///< name of the node, for display and for the order of ranks
+  /// Random id of the agent process: unchanged when the agent reconnects, different after a restart
+  /// of the agent.
   std::uint64_t instance = 0;
-  /// The agent's so many-th: what it has said over an earlier one may be read later.
+  /// Serial number of the agent's connection; messages of an earlier one may be handled later.
   int connection = 0;
-  int node_rank = -1;  ///< wanted place; -1: any
+  int node_rank = -1;  ///< requested rank; -1: any
   int local_world_size = 1;
   std::string role = "default";
   int nodes_min = 1;
   int nodes_max = 1;
   int max_restarts = 0;
-  bool is_host = false;                      ///< the agent beside the coordinator
-  std::string config_hash{};                 ///< of its configuration file; empty: it has none
-  std::string command{};                     ///< what it runs; empty: the configuration says it
-  int last_round = -1;                       ///< highest that it has taken part in; -1: none
-  int restarts_used = 0;                     ///< as it knows them from then
-  std::chrono::milliseconds since_round{0};  ///< since it heard of that round, by its own clock
-  ProbeAddress probe{};                      ///< of this agent
+  bool is_host = false;       ///< true for the agent in the coordinator's process
+  std::string config_hash{};  ///< hash of the configuration file; empty: none
+  std::string command{};      ///< command to run; empty: given by the configuration
+  int last_round = -1;        ///< highest round that the node took part in; -1: none
+  int restarts_used = 0;      ///< restarts used at that time
+  /// time since that round was announced, by the node's clock
+  std::chrono::milliseconds since_round{0};
+  ProbeAddress probe{};  ///< probe endpoint of this agent
 
   bool operator==(const Join&) const = default;
 };
@@ -126,7 +127,7 @@ struct Heartbeat {
   bool operator==(const Heartbeat&) const = default;
 };
 
-/// A worker has failed: nobody need go on with the round.
+/// A worker has failed, so the round cannot succeed.
 struct WorkersFailing {
   int round = 0;
   std::string reason;
@@ -149,18 +150,18 @@ struct WorkersEnded {
   bool operator==(const WorkersEnded&) const = default;
 };
 
-/// The node takes no part in further rounds.
+/// The node leaves the run.
 struct Leave {
   std::string reason;  ///< "was asked to stop by SIGTERM"
-  int signal = 0;      ///< that asked for it
+  int signal = 0;      ///< signal that caused it; 0: none
 
   bool operator==(const Leave&) const = default;
 };
 
 /// The answer to a Probe.
 struct Probed {
-  std::uint32_t number = 0;                  ///< of the probe
-  std::vector<std::uint32_t> unreachable{};  ///< indices of its peers
+  std::uint32_t number = 0;                  ///< number of the probe
+  std::vector<std::uint32_t> unreachable{};  ///< indices of unreachable peers
 
   bool operator==(const Probed&) const = default;
 };
@@ -170,17 +171,17 @@ using NodeMessage = std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, 
 // From the coordinator to an agent.
 
 struct Welcome {
-  std::chrono::milliseconds lease{3000};  ///< 0: without limit
-  std::string warning{};    ///< for operators: what is odd about this node; empty: nothing
-  std::string run_nonce{};  ///< as in Settings
+  std::chrono::milliseconds lease{3000};  ///< 0: unlimited
+  std::string warning{};                  ///< warning about this node for the operator; empty: none
+  std::string run_nonce{};                ///< see Settings
 
   bool operator==(const Welcome&) const = default;
 };
 
-/// The node cannot take part; trying again is of no use.
+/// The node cannot join, and a retry would fail too.
 struct Refused {
   std::string reason;
-  std::string config{};  ///< outline of the run's configuration, if that is the difference
+  std::string config{};  ///< outline of the run's configuration, if that differs
 
   bool operator==(const Refused&) const = default;
 };
@@ -191,7 +192,7 @@ struct HeartbeatAnswer {
   bool operator==(const HeartbeatAnswer&) const = default;
 };
 
-/// For the operator: who is there and who is missing.
+/// For the operator: nodes that are present or missing.
 struct Waiting {
   std::string text;
   bool is_warning = false;  ///< something is amiss
@@ -203,7 +204,7 @@ struct Waiting {
 struct NextRound {
   int round = 0;
   std::string reason;
-  std::chrono::milliseconds delay{0};  ///< back-off before it
+  std::chrono::milliseconds delay{0};  ///< delay before the next round
 
   bool operator==(const NextRound&) const = default;
 };
@@ -220,17 +221,17 @@ struct RoundFormed {
   int round = 0;
   int restarts_used = 0;
   std::vector<NodePlace> nodes{};  ///< by node rank
-  int node_rank = 0;               ///< the receiver's
-  std::uint16_t store_port = 0;    ///< of the workers' store, beside the coordinator
+  int node_rank = 0;               ///< node rank of the receiver
+  std::uint16_t store_port = 0;    ///< port of the worker store on the coordinator's host
 
   bool operator==(const RoundFormed&) const = default;
 };
 
-/// The round is over: stop your workers, say when they have ended, and wait for another.
+/// Requests the agent to stop its workers, report their end, and wait for the next round.
 struct StopWorkers {
   int round = 0;
   std::string reason;
-  /// Nothing is amiss: they may end as when they are asked to, with what they have done saved.
+  /// true if there is no failure: workers may save their state, as after a request of the operator.
   bool is_orderly = false;
   int signal = 0;  ///< that ends the run after this round; 0: another round may follow
 
@@ -241,8 +242,8 @@ enum class RunResult : std::uint8_t {
   succeeded,
   failed,         ///< a worker failed, and no restarts were left
   not_started,    ///< a worker could not be executed
-  interrupted,    ///< by a signal to the agent
-  no_rendezvous,  ///< the nodes did not find each other, or too few were left
+  interrupted,    ///< interrupted by a signal to the agent
+  no_rendezvous,  ///< the nodes did not meet, or too few were left
   // Of one agent; never part of a message.
   unfit,         ///< the preflight found a fault of this node; no worker was started
   agent_failed,  ///< the agent could not continue: no folder, descriptor or memory was left
@@ -276,10 +277,10 @@ struct Finish {
   bool operator==(const Finish&) const = default;
 };
 
-/// Asks the agent which of these it can connect to.
+/// Requests the agent to connect to these peers.
 struct Probe {
   std::uint32_t number = 0;
-  std::chrono::milliseconds timeout{0};  ///< of each attempt to connect
+  std::chrono::milliseconds timeout{0};  ///< timeout of each connection attempt
   std::vector<ProbeAddress> peers{};     ///< port 0: not to be probed
 
   bool operator==(const Probe&) const = default;

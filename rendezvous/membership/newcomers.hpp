@@ -1,5 +1,5 @@
-// Connections that have still to show that they are worth keeping, at most so many: one more pushes
-// out the oldest, so that whoever holds places without using them cannot keep others out. Pure.
+// A bounded set of connections that have not joined yet: a new one evicts the oldest, so that idle
+// connections cannot exhaust the limit. Pure.
 #pragma once
 
 #include "rendezvous/membership/coordination.hpp"
@@ -14,7 +14,7 @@ class Newcomers {
  public:
   explicit Newcomers(std::size_t most) : most_(most) {}
 
-  /// Ids grow. Returns the one that has to go for it, which is forgotten.
+  /// Adds an id, which must be larger than all others. Returns the evicted id, if any.
   std::optional<NodeId> add(NodeId id) {
     ids_.insert(id);
     if (ids_.size() <= most_) return std::nullopt;

@@ -1,4 +1,4 @@
-// Which of the nodes that have joined form a round, given which of them can reach each other. Pure.
+// Chooses the nodes of a round by reachability. Pure.
 #pragma once
 
 #include "rendezvous/membership/reachability.hpp"
@@ -10,7 +10,7 @@
 namespace ddprun::membership {
 
 struct NodeChoice {
-  std::vector<NodeId> chosen;  ///< can all reach each other; in the order of their ranks
+  std::vector<NodeId> chosen;  ///< nodes that can all reach each other, by rank
   std::set<NodeId> cut_off;    ///< the other candidates
 };
 

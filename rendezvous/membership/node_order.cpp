@@ -13,7 +13,7 @@ bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
 }
 
-/// The digits at the front of `text`, which lose them.
+/// Removes and returns the leading digits of `text`.
 std::string_view take_digits(std::string_view& text) {
   std::size_t length = 0;
   while (length < text.size() && is_digit(text[length])) ++length;
@@ -36,7 +36,7 @@ bool natural_less(std::string_view a, std::string_view b) {
     if (is_digit(a.front()) && is_digit(b.front())) {
       const auto number_a = without_zeros(take_digits(a));
       const auto number_b = without_zeros(take_digits(b));
-      // Of two numbers without leading zeros the longer one is the larger.
+      // Without leading zeros, the longer number is larger.
       if (number_a.size() != number_b.size()) return number_a.size() < number_b.size();
       if (number_a != number_b) return number_a < number_b;
       continue;
@@ -46,7 +46,7 @@ bool natural_less(std::string_view a, std::string_view b) {
     b.remove_prefix(1);
   }
   if (a.empty() != b.empty()) return a.empty();
-  return whole_a < whole_b;  // "node01" and "node1" are two nodes
+  return whole_a < whole_b;  // "node01" and "node1" differ
 }
 
 std::vector<std::size_t> order_nodes(const std::vector<OrderedNode>& nodes, std::size_t nodes_max) {

@@ -1,4 +1,4 @@
-// Which nodes take part in a round, and in which order they get their ranks. Pure.
+// Selects the nodes of a round and orders their ranks. Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 
 namespace ddprun::membership {
 
-/// True if `a` comes before `b` as people count: "node2" before "node10".
+/// Compares with numbers by value: "node2" before "node10".
 bool natural_less(std::string_view a, std::string_view b);
 
 struct OrderedNode {
   int wanted_rank = -1;    ///< --node_rank; -1: none
-  int previous_rank = -1;  ///< in the round before; -1: it was not in it
+  int previous_rank = -1;  ///< rank in the previous round; -1: none
   std::string name;
 };
 
-/// Indices into `nodes` of those that take part: those of the round before, then the earlier ones,
-/// at most `nodes_max`; the others are spares. The future node rank 0 comes first: nodes with a
-/// wanted rank by it, then those of the round before in their old order, then the others by name.
-/// Ranks have no gaps, so a wanted rank is an order and not a promise while other nodes are
-/// missing.
+/// Returns the indices of the selected nodes, by node rank: nodes of the previous round first, then
+/// by position in `nodes`, at most `nodes_max`; the others are spares. Ranks are assigned first to
+/// nodes with a wanted rank, by it; then to those of the previous round, in their old order; then
+/// to the others, by name. Ranks are contiguous, so a wanted rank only determines the order while
+/// other nodes are missing.
 std::vector<std::size_t> order_nodes(const std::vector<OrderedNode>& nodes, std::size_t nodes_max);
 
 }  // namespace ddprun::membership

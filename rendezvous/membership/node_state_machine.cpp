@@ -9,25 +9,25 @@ namespace ddprun::membership {
 
 namespace {
 
-// Agents may start in any order, so the first attempts often fail; a small job should not notice.
+// Agents may start in any order, so the first attempts often fail; start with a short pause.
 constexpr auto kFirstPause = std::chrono::milliseconds(50);
 constexpr auto kLongestPause = std::chrono::milliseconds(1000);
 
-/// How long listeners are asked again that refuse this node without a proof that they know the
-/// secret: another program may hold the port for a while, but usually the secret differs.
+/// How long to retry after unauthenticated refusals: another program may hold the port temporarily,
+/// but usually the secret differs.
 constexpr auto kDoubtLimit = std::chrono::seconds(30);
 constexpr auto kQuietStart = std::chrono::milliseconds(1000);
 
-/// The part of a lease by which the node ends it early: time to kill its workers.
+/// Fraction of the lease by which the node ends it early, to kill its workers.
 constexpr int kMarginOfLease = 6;
 
-/// A machine under load runs an agent later than it wanted to, but not by so much.
+/// A longer delay means that the agent was stopped; a loaded machine delays less.
 constexpr auto kNoticedAbsence = std::chrono::milliseconds(1000);
 
-/// Probes at a time. A coordinator begins one while another is under way only when workers fail.
+/// Maximum concurrent probes. A coordinator starts one during another only when workers fail.
 constexpr int kProbesMax = 4;
 
-/// Whether the receiver's place in the round is that of this node.
+/// True if the receiver's entry in the round matches this node.
 bool has_place_of(const Join& self, const RoundFormed& round) {
   if (round.node_rank < 0 || std::cmp_greater_equal(round.node_rank, round.nodes.size())) {
     return false;
@@ -64,9 +64,9 @@ std::vector<NodeAction> NodeStateMachine::apply(const NodeEvent& event, Time now
   now_ = now;
   actions_.clear();
   if (has_ended_) return {};
-  // An agent that was stopped finds much to do when it goes on: the end of its lease comes first.
+  // Check the lease first, since the agent may have been stopped.
   if (!std::holds_alternative<ConnectionLost>(event)) check_lease();
-  std::visit([&](const auto& value) { take(value); }, event);
+  std::visit([&](const auto& value) { on_event(value); }, event);
   return std::exchange(actions_, {});
 }
 
@@ -78,51 +78,51 @@ std::optional<Time> NodeStateMachine::next_wake() const {
   return next == Time::max() ? std::nullopt : std::optional(next);
 }
 
-// The connection.
+// Connection.
 
-void NodeStateMachine::take(const Connected& connected) {
+void NodeStateMachine::on_event(const Connected& connected) {
   if (link_ != Link::connecting) return;
   link_ = Link::joining;
   term_end_ = connected.term_end;
   ++join_.connection;
   if (join_.last_round >= 0) {
-    join_.since_round = std::chrono::floor<std::chrono::milliseconds>(now_ - round_heard_);
+    join_.since_round = std::chrono::floor<std::chrono::milliseconds>(now_ - round_announced_);
   }
   if (!connected.where.empty()) rendezvous_ = connected.where;
   join_.probe = connected.probe;
   answer_begin_ = now_;
   answer_end_ = std::min(now_ + answer_timeout_, give_up_);
-  // The lease begins when the coordinator reads this, which is later than now.
+  // The lease starts when the coordinator reads this, which is later than now.
   unanswered_.assign(1, {0, now_});
   send(join_);
 }
 
-void NodeStateMachine::take(const ConnectionLost& lost) {
-  first_doubt_.reset();
+void NodeStateMachine::on_event(const ConnectionLost& lost) {
+  first_unproven_refusal_.reset();
   if (link_ == Link::connecting) {
-    // An attempt that the limit has cut off knows less than those before.
+    // Keep the earlier problem: an attempt that timed out is less specific.
     if (last_problem_.empty() || now_ < give_up_) last_problem_ = lost.reason;
-    return try_again();
+    return retry_connecting();
   }
   if (link_ != Link::none) lose_connection(lost.reason);
 }
 
-void NodeStateMachine::take(const JoinRejected& rejected) {
+void NodeStateMachine::on_event(const JoinRejected& rejected) {
   if (link_ != Link::connecting) return;
   const auto& outcome = rejected.outcome;
   if (join_.last_round < 0 && outcome.scope == OutcomeScope::run) {
     const bool is_good = outcome.result == RunResult::succeeded;
     actions_.emplace_back(Announce{
         "the run \"" + join_.run_id + "\" has " + (is_good ? "succeeded" : "ended") +
-            " already, without this node: nothing is run here, and how it ended is told as if this "
-            "was it; a new run needs another --rdzv_id, as etcd keeps that for " +
+            " already, without this node: nothing is run here, and the outcome of that run is "
+            "reported; a new run needs another --rdzv_id, since etcd keeps the outcome for " +
             seconds_text(memory_) + " after the end (twice rejoin_timeout)",
         true});
   }
   end(rejected.outcome);
 }
 
-/// Whoever had workers in a round must see that nothing of them is left before it can come back.
+/// A node may rejoin only after all workers of its last round have ended.
 void NodeStateMachine::lose_connection(const std::string& reason) {
   const bool had_joined = link_ == Link::joined;
   link_ = Link::none;
@@ -145,11 +145,11 @@ void NodeStateMachine::lose_connection(const std::string& reason) {
   if (has_workers_) {
     actions_.emplace_back(EndWorkers{"the rendezvous is lost", true});
   } else {
-    try_again();
+    retry_connecting();
   }
 }
 
-/// Its agent was stopped, or the machine slept.
+/// The agent was stopped or the machine was suspended.
 std::string NodeStateMachine::absence() const {
   if (absence_ < kNoticedAbsence) return {};
   const bool are_killed = has_workers_ && lease_end() <= now_;
@@ -157,21 +157,23 @@ std::string NodeStateMachine::absence() const {
          (are_killed ? ", and its guardian has killed the workers when the lease ended" : "");
 }
 
-std::string NodeStateMachine::why_given_up() const {
+std::string NodeStateMachine::give_up_reason() const {
   const std::string end = "; gave up after " + seconds_text(give_up_after_);
   if (loss_.empty()) return last_problem_ + end + " (join_timeout)";
   return "the rendezvous was lost (" + loss_ + ") and could not be had again: " + last_problem_ +
          end + " (rejoin_timeout)";
 }
 
-void NodeStateMachine::try_again() {
+void NodeStateMachine::retry_connecting() {
   if (now_ >= give_up_) {
     return end({.result = RunResult::no_rendezvous,
                 .rounds = join_.last_round + 1,
-                .reason = why_given_up()});
+                .reason = give_up_reason()});
   }
   if (now_ >= next_announcement_) {
-    const Time limit = first_doubt_ ? std::min(give_up_, *first_doubt_ + kDoubtLimit) : give_up_;
+    const Time limit = first_unproven_refusal_
+                           ? std::min(give_up_, *first_unproven_refusal_ + kDoubtLimit)
+                           : give_up_;
     next_announcement_ = now_ + announcement_pause_;
     actions_.emplace_back(
         Announce{last_problem_ + "; trying again for " +
@@ -185,10 +187,10 @@ void NodeStateMachine::try_again() {
 void NodeStateMachine::on_message(const Welcome& welcome) {
   if (link_ != Link::joining) return;
   link_ = Link::joined;
-  first_doubt_.reset();
+  first_unproven_refusal_.reset();
   loss_.clear();
   lease_ = welcome.lease;
-  // The host's coordinator tells its operator itself.
+  // The coordinator reports this on the host's node.
   if (!join_.is_host && !welcome.warning.empty() && welcome.warning != last_warning_)
     actions_.emplace_back(Announce{welcome.warning, true});
   last_warning_ = welcome.warning;
@@ -202,10 +204,10 @@ void NodeStateMachine::on_message(const Refused& refused) {
   end(refusal_of(refused.reason));
 }
 
-/// Any program that holds the port can send a refusal.
-void NodeStateMachine::doubt(const Refused& refused) {
-  if (!first_doubt_) first_doubt_ = now_;
-  if (now_ >= *first_doubt_ + kDoubtLimit) return on_message(refused);
+/// Any program at the port can send a refusal, so retry for a while.
+void NodeStateMachine::on_unproven_refusal(const Refused& refused) {
+  if (!first_unproven_refusal_) first_unproven_refusal_ = now_;
+  if (now_ >= *first_unproven_refusal_ + kDoubtLimit) return on_message(refused);
   actions_.emplace_back(Disconnect{});
   lose_connection(refused.reason);
 }
@@ -217,7 +219,7 @@ void NodeStateMachine::on_message(const HeartbeatAnswer& answer) {
   }
 }
 
-/// From when the coordinator was asked for it, which is before it has granted it.
+/// Counts from the time of the request, which precedes the grant.
 void NodeStateMachine::renew_lease(Time asked) {
   granted_end_ = lease_.count() == 0 ? Time::max() : asked + lease_ - lease_ / kMarginOfLease;
   guard_workers();
@@ -227,8 +229,8 @@ void NodeStateMachine::plan_heartbeat() {
   next_heartbeat_ = lease_.count() == 0 ? Time::max() : now_ + lease_ / kHeartbeatsPerLease;
 }
 
-/// Of a term only that counts under which this node has joined.
-void NodeStateMachine::take(const TermRenewed& renewed) {
+/// Ignores terms other than the one under which this node joined.
+void NodeStateMachine::on_event(const TermRenewed& renewed) {
   if (link_ != Link::joining && link_ != Link::joined) return;
   if (term_end_ == Time::max() || renewed.end <= term_end_) return;
   term_end_ = renewed.end;
@@ -249,8 +251,8 @@ void NodeStateMachine::check_lease() {
                                           seconds_text(lease_ - lease_ / kMarginOfLease));
 }
 
-/// Whoever accepts connections and says nothing is a process that hangs, or no rendezvous. What was
-/// connected to at the limit had no time to say anything.
+/// A peer that accepts connections but sends nothing hangs or is not a rendezvous. A connection
+/// made just before the limit had no time to answer.
 std::string NodeStateMachine::silence() const {
   using Tenths = std::chrono::duration<std::int64_t, std::deci>;
   const auto waited = std::chrono::round<Tenths>(answer_end_ - answer_begin_);
@@ -259,7 +261,7 @@ std::string NodeStateMachine::silence() const {
          ": it hangs, or is something else, such as a torchrun";
 }
 
-void NodeStateMachine::take(const NodeTimePassed&) {
+void NodeStateMachine::on_event(const NodeTimePassed&) {
   if (link_ == Link::joining && now_ >= answer_end_) {
     actions_.emplace_back(Disconnect{});
     return lose_connection(silence());
@@ -272,15 +274,14 @@ void NodeStateMachine::take(const NodeTimePassed&) {
 
 // Rounds.
 
-void NodeStateMachine::take(const MessageReceived& says) {
+void NodeStateMachine::on_event(const MessageReceived& received) {
   if (link_ != Link::joining && link_ != Link::joined) return;
-  const auto* refused = std::get_if<Refused>(&says.message);
-  if (refused != nullptr && !says.is_proven) return doubt(*refused);
-  std::visit([&](const auto& message) { on_message(message); }, says.message);
+  const auto* refused = std::get_if<Refused>(&received.message);
+  if (refused != nullptr && !received.is_proven) return on_unproven_refusal(*refused);
+  std::visit([&](const auto& message) { on_message(message); }, received.message);
 }
 
-/// A coordinator that does not know yet whether there is a place for this node says so from time to
-/// time: it is there.
+/// A waiting notice shows that the coordinator is alive.
 void NodeStateMachine::on_message(const Waiting& waiting) {
   if (link_ == Link::joining) {
     answer_begin_ = now_;
@@ -301,22 +302,23 @@ void NodeStateMachine::on_message(const RoundFormed& round) {
     actions_.emplace_back(Disconnect{});
     return lose_connection("it formed a round without a place for this node");
   }
-  // A round that was begun already, or begins while workers are left, is none of ours.
+  // Ignore a round that has started already, or that starts while workers are left.
   if (has_workers_ || round.round <= join_.last_round) {
     actions_.emplace_back(Disconnect{});
     return lose_connection("it formed round " + std::to_string(round.round) + " out of turn");
   }
   join_.last_round = round.round;
   join_.restarts_used = round.restarts_used;
-  round_heard_ = now_;
-  // It was formed while this node's leave was on its way.
+  round_announced_ = now_;
+  // The round was formed before this node's Leave arrived.
   if (!leaving_.empty()) return send(WorkersEnded{.round = round.round, .were_asked = true});
   has_workers_ = true;
   has_lost_round_ = true;
   were_asked_ = false;
   is_of_this_connection_ = true;
-  // Both would write the same files. Earlier workers have succeeded, or it would have left then.
-  if (still_running_) return take(OwnWorkersEnded{.still_running = still_running_});
+  // Old and new workers would write the same files. The earlier workers succeeded; otherwise this
+  // node would have left.
+  if (still_running_) return on_event(OwnWorkersEnded{.still_running = still_running_});
   actions_.emplace_back(StartWorkers{round});
 }
 
@@ -334,7 +336,7 @@ void NodeStateMachine::on_message(const membership::StopWorkers& stop) {
   }
 }
 
-/// Further ones are not answered, as if the answers were lost.
+/// Ignores probes beyond kProbesMax, as if the answers were lost.
 void NodeStateMachine::on_message(const Probe& probe) {
   if (probes_under_way_ == kProbesMax) return;
   ++probes_under_way_;
@@ -342,20 +344,20 @@ void NodeStateMachine::on_message(const Probe& probe) {
   actions_.emplace_back(ProbePeers{++probe_serial_, probe});
 }
 
-void NodeStateMachine::take(const PeersProbed& probed) {
+void NodeStateMachine::on_event(const PeersProbed& probed) {
   --probes_under_way_;
   if (!probe_number_ || probed.serial != probe_serial_) return;
   send(Probed{*std::exchange(probe_number_, std::nullopt), probed.unreachable});
 }
 
-void NodeStateMachine::take(const OwnWorkersFailing& failing) {
+void NodeStateMachine::on_event(const OwnWorkersFailing& failing) {
   if (is_of_this_connection_) send(WorkersFailing{join_.last_round, failing.reason, were_asked_});
 }
 
-void NodeStateMachine::take(const OwnWorkersEnded& ended) {
+void NodeStateMachine::on_event(const OwnWorkersEnded& ended) {
   if (!has_workers_) return;
   still_running_ = ended.still_running;
-  // After a success another round follows only if another node fails.
+  // After a success, another round follows only if another node fails.
   if (still_running_ && !ended.have_succeeded && !outcome_ && !is_local_) leave_with_workers_left();
   has_workers_ = false;
   if (is_of_this_connection_) {
@@ -368,39 +370,39 @@ void NodeStateMachine::take(const OwnWorkersEnded& ended) {
                       .no_restart = is_local_ ? ended.no_restart : std::nullopt});
   }
   if (outcome_) return end(*outcome_);
-  // The agent beside the coordinator stays until that has told everybody.
+  // The coordinator's agent stays until all nodes have received the outcome.
   if (!leaving_.empty() && (!join_.is_host || link_ == Link::none)) {
     return end_interrupted();
   }
-  if (link_ == Link::none) try_again();
+  if (link_ == Link::none) retry_connecting();
 }
 
-// The end.
+// End of the run.
 
 void NodeStateMachine::on_message(const Finish& finish) {
   outcome_ = finish.outcome;
   if (!has_workers_) return end(*outcome_);
-  // No other round follows, so the workers may take their time.
+  // No round follows, so the workers may use their full grace period.
   actions_.emplace_back(GuardUntil{Time::max()});
   actions_.emplace_back(EndWorkers{finish.outcome.reason});
 }
 
-void NodeStateMachine::take(const AskedToLeave& leave) {
+void NodeStateMachine::on_event(const AskedToLeave& leave) {
   if (!leaving_.empty()) return;
   leaving_ = leave.reason;
   leaving_signal_ = leave.signal;
   were_asked_ = true;
   if (link_ == Link::joined) send(Leave{leave.reason, leave.signal});
-  // The coordinator beside it waits for nodes until it hears of this, so it must be told even if
-  // that takes joining first.
+  // A coordinator in this process waits for nodes until it receives this, so send it even if this
+  // node must join first.
   if (has_workers_ || (join_.is_host && link_ != Link::none)) return;
   end_interrupted();
 }
 
-/// Before the end of the workers is reported, so that this node has no part in the next round.
+/// Sent before the end of the workers, so that this node is not in the next round.
 void NodeStateMachine::leave_with_workers_left() {
   if (!leaving_.empty()) return;
-  take(AskedToLeave{"cannot start workers again: " + *still_running_});
+  on_event(AskedToLeave{"cannot start workers again: " + *still_running_});
   actions_.emplace_back(Resign{});
 }
 

@@ -1,13 +1,12 @@
-// One node's part in a run: when it speaks to the coordinator, when its workers start and
-// stop, and when its agent ends. A value that takes events and answers with actions, like the
-// coordinator's half (coordination.hpp).
+// A node's state in a run: decides when to connect and send to the coordinator, when to start and
+// stop workers, and when the agent ends. Maps events to actions, like coordination.hpp on the
+// coordinator's side.
 //
-// The node's lease is the coordinator's view of it, kept here a little shorter: it runs from when
-// the last answered heartbeat was sent, and ends early by a margin. So a node that is cut off has
-// killed its workers before the coordinator lets others take their place. Beside a coordinator that
-// holds its term for a time, the lease also ends with that: once another one may be elected, it
-// does not wait for this node. An agent that is stopped cannot kill its workers, so somebody else
-// has to know when the lease ends (GuardUntil).
+// The node's copy of its lease starts when the last answered heartbeat was sent and ends early by a
+// margin, so a disconnected node kills its workers before the coordinator replaces it. If the
+// coordinator in the same process holds its term for a limited time, the lease also ends with the
+// term, since a newly elected coordinator does not wait for this node. A stopped agent cannot kill
+// its workers, so another process is given the end of the lease (GuardUntil).
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"
@@ -25,11 +24,11 @@ namespace ddprun::membership {
 
 // Events.
 struct Connected {
-  /// The coordinator is part of this process and surely elected until then. As made: for ever, or
-  /// it is elsewhere.
+  /// Time until which the coordinator in this process is certainly in office; max: unlimited, or
+  /// the coordinator is elsewhere.
   Time term_end = Time::max();
-  std::string where{};   ///< "the rendezvous at HOST:PORT", for people; empty: as before
-  ProbeAddress probe{};  ///< of this agent from now on
+  std::string where{};   ///< "the rendezvous at HOST:PORT", for messages; empty: unchanged
+  ProbeAddress probe{};  ///< new probe endpoint of this agent
 };
 /// The term of the coordinator in this process has been renewed.
 struct TermRenewed {
@@ -41,11 +40,10 @@ struct ConnectionLost {
 };
 struct MessageReceived {
   CoordinatorMessage message;
-  /// False: a Refused of a listener that has not proved that it knows the run's secret.
+  /// false: a Refused from a peer that has not authenticated
   bool is_proven = true;
 };
-/// There is nobody to connect to, and will be nobody: the run has ended, or has no place for this
-/// node.
+/// The node cannot join: the run has ended or does not accept this node.
 struct JoinRejected {
   RunOutcome outcome;
 };
@@ -53,34 +51,34 @@ struct JoinRejected {
 struct OwnWorkersFailing {
   std::string reason;
 };
-/// This node's workers have ended, and all that they have started unless it could not be killed.
+/// The node's workers and all their processes have ended, except any that could not be killed.
 struct OwnWorkersEnded {
   bool have_succeeded = false;
   std::string not_started{};
   std::vector<Failure> failures{};
-  std::string flights{};  ///< as in WorkersEnded
-  /// Describes the processes that could not be killed; nothing: none are left.
+  std::string flights{};  ///< see WorkersEnded
+  /// Describes the processes that could not be killed; nullopt: none.
   std::optional<std::string> still_running{};
-  std::optional<std::string> no_restart{};  ///< as in WorkersEnded
+  std::optional<std::string> no_restart{};  ///< see WorkersEnded
 };
-/// By the operator; the workers are being stopped.
+/// The operator asked this node to leave; its workers are being stopped.
 struct AskedToLeave {
   std::string reason;  ///< "was asked to stop by SIGTERM"
   int signal = 0;      ///< that asked for it
 };
 /// The result of ProbePeers.
 struct PeersProbed {
-  int serial = 0;                            ///< as in ProbePeers
-  std::vector<std::uint32_t> unreachable{};  ///< as in Probed
+  int serial = 0;                            ///< see ProbePeers
+  std::vector<std::uint32_t> unreachable{};  ///< see Probed
 };
 struct NodeTimePassed {};
 using NodeEvent =
     std::variant<Connected, TermRenewed, ConnectionLost, MessageReceived, JoinRejected,
                  OwnWorkersFailing, OwnWorkersEnded, AskedToLeave, PeersProbed, NodeTimePassed>;
 
-// Actions, to be carried out in their order.
+// Actions, to be performed in order.
 
-/// Leads to Connected or ConnectionLost.
+/// Followed by Connected or ConnectionLost.
 struct Connect {
   Time not_before;
 };
@@ -91,34 +89,33 @@ struct Send {
 struct StartWorkers {
   RoundFormed round;
 };
-/// Leads to OwnWorkersEnded.
+/// Followed by OwnWorkersEnded.
 struct EndWorkers {
   std::string reason;
-  bool at_once = false;     ///< by SIGKILL
-  bool is_orderly = false;  ///< their peers are well: as when the operator asks them to
+  bool at_once = false;     ///< kill with SIGKILL
+  bool is_orderly = false;  ///< stop as on the operator's request
 };
-/// Leads to PeersProbed.
+/// Followed by PeersProbed.
 struct ProbePeers {
   int serial = 0;
   Probe probe;
 };
-/// The lease now ends then: workers that still live are to be killed, by somebody else if this
+/// New end of the lease: workers that are alive then must be killed, by another process if this
 /// agent cannot.
 struct GuardUntil {
   Time end;
 };
-/// For the operator.
+/// A message for the operator.
 struct Announce {
   std::string text;
-  bool is_warning = false;  ///< something is amiss; the run may go on
+  bool is_warning = false;  ///< the run may continue nevertheless
 };
 /// The round has ended, and another one follows.
 struct AnnounceRound {
   NextRound next;
   bool is_planned = false;  ///< the round ended in an orderly way
 };
-/// This node leaves the run: if the coordinator is part of this process and others can take over,
-/// they do.
+/// This node leaves the run: a coordinator in this process hands over to another node if it can.
 struct Resign {};
 struct EndRun {
   RunOutcome outcome;
@@ -128,19 +125,19 @@ using NodeAction = std::variant<Connect, Disconnect, Send, StartWorkers, EndWork
 
 class NodeStateMachine {
  public:
-  /// `join` is what this node says of itself. Until its first round the node tries to get in for
+  /// `join` describes this node. Until its first round, the node tries to join for
   /// settings.join_timeout.
   NodeStateMachine(Join join, const Settings& settings, Time now);
 
-  /// To be called once, before anything happens.
+  /// REQUIRES: called once, before apply().
   std::vector<NodeAction> start(Time now);
 
   std::vector<NodeAction> apply(const NodeEvent& event, Time now);
 
-  /// When NodeTimePassed must be applied if nothing happens before.
+  /// Returns when to apply NodeTimePassed unless another event comes first.
   std::optional<Time> next_wake() const;
 
-  /// For an attempt to connect: later it is of no use.
+  /// Deadline of a connection attempt.
   Time give_up() const { return give_up_; }
 
   bool has_ended() const { return has_ended_; }
@@ -156,18 +153,18 @@ class NodeStateMachine {
   void on_message(const Finish& finish);
   void on_message(const Probe& probe);
 
-  void take(const Connected& connected);
-  void take(const TermRenewed& renewed);
-  void take(const ConnectionLost& lost);
-  void take(const MessageReceived& says);
-  void take(const JoinRejected& rejected);
-  void take(const OwnWorkersFailing& failing);
-  void take(const OwnWorkersEnded& ended);
-  void take(const AskedToLeave& leave);
-  void take(const PeersProbed& probed);
-  void take(const NodeTimePassed&);
+  void on_event(const Connected& connected);
+  void on_event(const TermRenewed& renewed);
+  void on_event(const ConnectionLost& lost);
+  void on_event(const MessageReceived& received);
+  void on_event(const JoinRejected& rejected);
+  void on_event(const OwnWorkersFailing& failing);
+  void on_event(const OwnWorkersEnded& ended);
+  void on_event(const AskedToLeave& leave);
+  void on_event(const PeersProbed& probed);
+  void on_event(const NodeTimePassed&);
 
-  void doubt(const Refused& refused);
+  void on_unproven_refusal(const Refused& refused);
   void send(NodeMessage message);
   void renew_lease(Time asked);
   void plan_heartbeat();
@@ -176,9 +173,9 @@ class NodeStateMachine {
   std::string silence() const;
   Time lease_end() const { return std::min(granted_end_, term_end_); }
   void lose_connection(const std::string& reason);
-  void try_again();
+  void retry_connecting();
   std::string absence() const;
-  std::string why_given_up() const;
+  std::string give_up_reason() const;
   void leave_with_workers_left();
   void end(RunOutcome outcome);
   void end_interrupted();
@@ -188,47 +185,50 @@ class NodeStateMachine {
   Join join_;
   bool is_local_;  ///< as in Settings
   std::chrono::milliseconds rejoin_timeout_;
-  std::chrono::seconds memory_;  ///< of how a run has ended
+  std::chrono::seconds memory_;  ///< how long an outcome is remembered
   std::chrono::milliseconds answer_timeout_;
   Time now_;
-  std::chrono::milliseconds absence_{0};  ///< by which an event comes after it was to be woken
-  Time give_up_;                          ///< when there is no connection
+  std::chrono::milliseconds absence_{0};  ///< delay of an event after the wake-up was due
+  Time give_up_;                          ///< deadline to connect, while disconnected
   std::chrono::milliseconds give_up_after_;
-  std::chrono::milliseconds pause_;  ///< before the next attempt to connect
-  std::string last_problem_;         ///< of connecting
-  std::optional<Time> first_doubt_;  ///< of the latest refusals without a proof, in a row
-  std::string loss_;  ///< why the connection ended over which this node had joined, if it has none
-  Time next_announcement_;  ///< of it
+  std::chrono::milliseconds pause_;  ///< pause before the next connection attempt
+  std::string last_problem_;         ///< latest connection error
+  std::optional<Time>
+      first_unproven_refusal_;  ///< first of the latest consecutive unauthenticated refusals
+  std::string loss_;            ///< why the joined connection ended; empty while connected
+  Time next_announcement_;      ///< of the loss
   std::chrono::milliseconds announcement_pause_;
 
   Link link_ = Link::none;
   std::string rendezvous_ = "the rendezvous";
-  Time answer_begin_;  ///< of the wait for an answer, while joining
+  Time answer_begin_;  ///< start of the wait for an answer, while joining
   Time answer_end_;
-  std::string last_warning_;  ///< of a coordinator that has taken this node in
-  std::string last_waiting_;  ///< what for, while joining
+  std::string last_warning_;  ///< latest warning of the coordinator
+  std::string last_waiting_;  ///< latest notice, while joining
   std::chrono::milliseconds lease_{0};
-  Time granted_end_;                  ///< of the lease that the coordinator has granted
-  Time term_end_ = Time::max();       ///< of the coordinator, if it is part of this process
-  Time guarded_until_ = Time::max();  ///< as told last
+  Time granted_end_;                  ///< end of the granted lease
+  Time term_end_ = Time::max();       ///< end of the term of a coordinator in this process
+  Time guarded_until_ = Time::max();  ///< end of the lease in the last GuardUntil
   Time next_heartbeat_;
   std::uint64_t last_heartbeat_ = 0;
-  std::deque<std::pair<std::uint64_t, Time>> unanswered_;  ///< heartbeats and when they were sent
+  /// numbers and send times of unanswered heartbeats
+  std::deque<std::pair<std::uint64_t, Time>> unanswered_;
 
-  int probes_under_way_ = 0;                   ///< at most kProbesMax
-  int probe_serial_ = 0;                       ///< of the latest probe, over all connections
-  std::optional<std::uint32_t> probe_number_;  ///< of it, while its connection lasts
+  int probes_under_way_ = 0;  ///< at most kProbesMax
+  int probe_serial_ = 0;      ///< serial of the latest probe, over all connections
+  /// number of the latest probe, until its connection ends
+  std::optional<std::uint32_t> probe_number_;
 
-  Time round_heard_;  ///< when the latest round was told
+  Time round_announced_;  ///< when the latest round was announced
   bool has_workers_ = false;
-  bool has_lost_round_ = false;  ///< unless it was ended in an orderly way; until it is told of
-  bool were_asked_ = false;      ///< the workers, to stop
-  bool is_of_this_connection_ = false;        ///< the workers' round
-  std::optional<std::string> still_running_;  ///< of earlier workers: as in OwnWorkersEnded
-  std::string leaving_;                       ///< why; empty: it is not
+  bool has_lost_round_ = false;  ///< a round was lost, not yet reported; false after an orderly end
+  bool were_asked_ = false;      ///< workers were asked to stop
+  bool is_of_this_connection_ = false;        ///< the round belongs to the current connection
+  std::optional<std::string> still_running_;  ///< from earlier workers; see OwnWorkersEnded
+  std::string leaving_;                       ///< reason for leaving; empty: not leaving
   int leaving_signal_ = 0;
   std::optional<RunOutcome> interruption_;  ///< outcome if the coordinator announces no other
-  std::optional<RunOutcome> outcome_;       ///< once it is known, while workers still end
+  std::optional<RunOutcome> outcome_;       ///< known outcome, while workers are still ending
   bool has_ended_ = false;
   std::vector<NodeAction> actions_;
 };

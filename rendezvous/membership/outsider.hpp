@@ -1,4 +1,4 @@
-// How a run ends for a node that had no part in it.
+// Outcome of a run for a node that did not take part in it.
 #pragma once
 
 #include "rendezvous/membership/settings.hpp"
@@ -14,9 +14,8 @@ inline RunOutcome refusal_of(const std::string& reason) {
           .reason = "this node was refused: " + reason};
 }
 
-/// Time for which other nodes may learn how a run has ended. A node that has lost its coordinator
-/// looks for another one for the rejoin timeout; after twice that time no node is left that could
-/// ask.
+/// How long the outcome of a run is kept for other nodes. A node that has lost its coordinator
+/// looks for another one until the rejoin timeout, so no node asks after twice that time.
 inline std::chrono::seconds memory_of_run(const Settings& settings) {
   return std::chrono::ceil<std::chrono::seconds>(2 * settings.rejoin_timeout);
 }

@@ -27,10 +27,10 @@ using asio::ip::tcp;
 
 namespace {
 
-/// A process that runs so much later than it wanted to may have missed an answer.
+/// A process that is delayed by more may have missed an answer.
 constexpr auto kNoticedDelay = std::chrono::milliseconds(500);
 
-/// Whether an attempt to connect failed for a reason that says nothing about the network.
+/// True if a connection attempt failed for a local reason, unrelated to the network.
 bool is_own_lack(const boost::system::error_code& error) {
   constexpr std::array kErrors = {EMFILE,        ENFILE,       ENOMEM, ENOBUFS,
                                   EADDRNOTAVAIL, EAFNOSUPPORT, EINVAL, EAGAIN};
@@ -48,7 +48,7 @@ struct Attempts {
   using Time = asio::steady_timer::time_point;
   std::size_t under_way = 0;
   std::vector<std::uint32_t> unreachable;
-  asio::steady_timer ended;  ///< cancelled when none is under way
+  asio::steady_timer ended;  ///< cancelled when no attempt is pending
 };
 
 asio::awaitable<boost::system::error_code> connect_once(tcp::socket& socket,
@@ -81,7 +81,7 @@ ProbeListener::ProbeListener(const asio::any_io_executor& executor,
         [](const std::string&) {});
     acceptor_->start();
   } catch (const Error&) {
-    // The node takes part without being probed.
+    // The node joins without being probed.
   }
 }
 

@@ -1,5 +1,5 @@
-// The agents' side of a probe: a socket that shows that this agent can be reached, and attempts to
-// connect to those of others. No byte is exchanged. Runs on the executor's one thread.
+// Agent side of a probe: a listening socket that shows that this agent is reachable, and connection
+// attempts to other agents. No data is exchanged. Runs on the executor's single thread.
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"
@@ -19,25 +19,25 @@ class Acceptor;
 
 namespace ddprun::membership {
 
-/// Accepts connections and closes them at once.
+/// Accepts connections and closes them immediately.
 class ProbeListener {
  public:
-  /// Listens at `local_address`, by which this agent has reached the coordinator. Does not where
-  /// that is of no use to other machines (a loopback or link-local address), or fails.
+  /// Listens on `local_address`, which this agent uses to reach the coordinator. Does not listen if
+  /// other machines cannot use the address (loopback or link-local), or on failure.
   ProbeListener(const boost::asio::any_io_executor& executor, const std::string& local_address);
   ~ProbeListener();
 
-  /// Port 0: it does not listen.
+  /// Port 0 if it does not listen.
   ProbeAddress address() const;
 
  private:
   std::unique_ptr<Acceptor> acceptor_;
 };
 
-/// Connects to all peers at the same time and returns the indices of those that are not reached in
-/// time, ascending. A peer with port 0, or one to which this machine lacks the means to connect
-/// (descriptors, memory, its kind of address), counts as reached; so does one that has not answered
-/// when this process runs again after it was stopped.
+/// Connects to all peers concurrently and returns the indices of those not reached in time,
+/// ascending. These peers count as reached: those with port 0, those for which this machine lacks
+/// resources (descriptors, memory, the address family), and those that have not answered when this
+/// process continues after it was stopped.
 boost::asio::awaitable<std::vector<std::uint32_t>> find_unreachable(std::vector<ProbeAddress> peers,
                                                                     Deadline deadline);
 

@@ -10,7 +10,7 @@ bool is_ipv6(const ProbeAddress& address) {
   return address.host.find(':') != std::string::npos;
 }
 
-/// A node without an address of its own may have both families.
+/// A node without a probe address may support both families.
 bool connects(const Reachability::Node& from, const Reachability::Node& to) {
   if (to.address.port == 0 || from.id == to.id) return false;
   return from.address.port == 0 || is_ipv6(from.address) == is_ipv6(to.address);

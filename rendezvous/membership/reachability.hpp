@@ -1,5 +1,5 @@
-// Which nodes can reach each other: the probe under way, in which each node connects to each other
-// one, and the results of the last one. A value; it decides nothing.
+// Reachability between nodes: the running probe and the results of the last one. A value; makes no
+// decisions.
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"
@@ -24,18 +24,18 @@ class Reachability {
     ProbeAddress address;  ///< port 0: the others do not connect to it
   };
 
-  /// Begins a probe, in which answers count until `end`, and returns its number. Answers to an
-  /// earlier probe no longer count.
+  /// Starts a probe that accepts answers until `end` and returns its number. Answers to earlier
+  /// probes are ignored.
   std::uint32_t begin(std::vector<Node> nodes, Time now, Time end);
 
-  /// The addresses of all nodes of the latest probe, in their order; port 0 where this node is not
-  /// to connect: to itself, and to addresses of a family that it may not have.
+  /// Returns the addresses of all nodes of the latest probe, in order; port 0 for `node` itself and
+  /// for addresses of a family that it may lack.
   std::vector<ProbeAddress> peers_of(const Node& node) const;
   const std::vector<Node>& nodes() const { return nodes_; }
 
   void note(NodeId node, const Probed& probed);
 
-  /// The node has gone: no answer of it is expected.
+  /// The node has disconnected: expect no answer from it.
   void forget(NodeId node) { pending_.erase(node); }
 
   bool is_running() const { return end_.has_value(); }
@@ -52,13 +52,13 @@ class Reachability {
   /// known then.
   bool conclude(Time now);
 
-  /// Whether all of these took part in the last probe, and its results have not expired.
+  /// True if all these nodes took part in the last probe and its results have not expired.
   bool covers(const std::vector<NodeId>& nodes) const;
 
-  /// The results are those of a former situation.
+  /// Marks the results as outdated.
   void expire() { covered_.clear(); }
 
-  /// Nothing is known, and no probe is under way.
+  /// Discards all results and the running probe.
   void clear();
 
   bool has_cuts() const { return !cuts_.empty(); }

@@ -1,5 +1,5 @@
-// Who has been refused and why, counted by both: so that operators hear of each cause when it first
-// comes, of one that comes again and again ever less often, and of all at the end. A value.
+// Counts refused nodes by name and cause. Each cause is reported when it first occurs, then at
+// powers of two, and in a summary. A value.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,24 @@
 
 namespace ddprun::membership {
 
-/// Kept apart by node and cause; more are one number, so that no stranger can fill memory or a
-/// disk.
+/// Maximum number of distinct entries; further ones share a counter, which bounds memory and log
+/// size.
 inline constexpr std::size_t kRefusalsKept = 64;
 
-/// Repeated at the end.
+/// Entries in the summary.
 inline constexpr std::size_t kRefusalsRepeated = 8;
 
 class Refusals {
  public:
-  /// `name` of the node, empty if it has not said it. A line for operators: once for each power of
-  /// two of its count; else nothing.
+  /// Counts a refusal. `name` is empty if the node has not sent it. Returns a line for the operator
+  /// when the count is a power of two.
   std::optional<std::string> add(const std::string& name, const std::string& address,
                                  const std::string& reason);
 
-  /// The node takes part after all.
+  /// Removes the entries of a node that has joined.
   void forget(const std::string& name);
 
-  /// What operators should have before them at the end, a line each, in the order in which it came.
+  /// Returns lines for the end of the run, in order of first occurrence.
   std::vector<std::string> summary() const;
 
  private:

@@ -1,6 +1,5 @@
-// The nodes that have joined a run and are still connected: what each has said of itself, how long
-// it counts as there, and what its workers of the latest round are doing. A value; it decides
-// nothing but who takes part in a round, in which order.
+// The connected nodes of a run: their Join, lease, and the state of their workers. A value; selects
+// the nodes of a round and their order, and makes no other decisions.
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"
@@ -15,7 +14,7 @@
 
 namespace ddprun::membership {
 
-/// A connection: a node that comes back has another one.
+/// Identifies a connection; a node that rejoins gets a new id.
 using NodeId = std::uint64_t;
 
 class Roster {
@@ -28,14 +27,14 @@ class Roster {
     Workers workers = Workers::none;
     bool is_leaving = false;
     int node_rank = -1;  ///< in the latest round
-    Time next_notice{};  ///< when it hears for what it waits, while there is no round
-    Time came{};         ///< when it joined, or when a round was last formed without it for a cut
-    std::optional<Time> held_back_until{};  ///< not in rounds that the others can have without it
+    Time next_notice{};  ///< when to send the next notice, while there is no round
+    Time came{};         ///< when it joined, or was last excluded from a round for a cut
+    std::optional<Time> held_back_until{};  ///< excluded from rounds that are possible without it
   };
 
   void add(NodeId id, Member member) { members_.emplace(id, std::move(member)); }
 
-  /// Null: there is no such node.
+  /// Returns null if there is no such node.
   Member* find(NodeId id);
   const Member* find(NodeId id) const;
 
@@ -45,52 +44,51 @@ class Roster {
   /// In order of joining.
   const std::map<NodeId, Member>& all() const { return members_; }
 
-  /// Those that would take part in a next round.
+  /// Nodes that would take part in the next round.
   int present() const;
   std::vector<std::string> present_names() const;
 
   int count(Workers workers) const;
 
-  /// The name of a node that is or was in the latest round, with its rank there if another node
-  /// has the same name: two agents of one machine.
+  /// Returns the name of a node of the latest round, with its rank if the name is not unique (two
+  /// agents of one machine).
   std::string distinct_name(const Member& member) const;
 
-  /// The one over whose former connection this agent comes back; nothing: it is new.
+  /// Returns the former connection of this agent; nullopt if it is new.
   std::optional<NodeId> former_of(const Join& join) const;
 
-  /// Who has the rank that this node wants; nothing: nobody, or it wants none.
+  /// Returns the node that has the requested rank; nullopt if it is free or none is requested.
   std::optional<NodeId> holder_of_rank(const Join& join) const;
 
-  /// Those whose leases have ended.
+  /// Returns nodes whose leases have expired.
   std::vector<NodeId> silent(Time now) const;
   std::optional<Time> first_lease_end() const;
 
-  /// Nothing: there are no nodes.
+  /// nullopt if there are no nodes.
   std::optional<Time> first_notice() const;
 
   /// Schedules the next notice of all nodes.
   void notify_at(Time time);
 
-  /// Those that have to hear now, and next at that time.
+  /// Returns the nodes that are due a notice, and schedules their next one at that time.
   std::vector<NodeId> take_notices(Time now, Time next);
 
-  /// Ends what has passed of holding back; if nodes are still held back, but too few others are
-  /// there, it is over for all.
+  /// Ends expired hold-backs; ends all of them if otherwise too few nodes are present.
   void end_holding_back(Time now, int nodes_min);
 
-  /// The present ones that are held back.
+  /// Present nodes that are held back.
   std::vector<NodeId> held_back() const;
   std::optional<Time> next_backoff_expiry() const;
 
-  /// The present ones that are not held back, in the order of the ranks that they would have in a
-  /// round of all of them.
+  /// Present nodes that are not held back, in rank order of a round of all of them.
   std::vector<NodeId> candidates() const;
 
-  /// Gives at most `nodes_max` of these nodes their ranks in a new round, and workers; returns them
-  /// by node rank. The others are spares.
+  /// Assigns ranks of a new round to at most `nodes_max` of these nodes and marks their workers as
+  /// running. Returns them by node rank; the others are spares.
   std::vector<NodeId> form_round(const std::vector<NodeId>& nodes, std::size_t nodes_max);
 
-  /// The workers of the round have ended on all nodes, which hear at that time for what they wait.
+  /// Marks the workers of the round as ended on all nodes, which get their next notice at that
+  /// time.
   void end_round(Time first_notice);
 
  private:

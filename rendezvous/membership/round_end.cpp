@@ -19,14 +19,14 @@ void RoundEnd::note(NodeId node, const WorkersEnded& ended, Time now) {
   if (ended.no_restart) no_restart_ = ended.no_restart;
   const bool has_failed = !ended.failures.empty() || !ended.not_started.empty();
   if (has_failed) failures_.add(node, ended.failures, now);
-  // Whoever was asked to stop may end as it likes at no cost, and so may a peer of it.
+  // Workers that were asked to stop, and their peers, may end in any way at no cost.
   const bool is_for_newcomer = change_ && change_->kind == MembershipChange::Kind::comes;
   const bool is_own = std::any_of(ended.failures.begin(), ended.failures.end(),
                                   [](const Failure& failure) { return !failure.is_victim; });
   if (is_for_newcomer && is_own && failed_unasked_.contains(node)) change_.reset();
 }
 
-/// Peers of a vanished node fail at once, and it is noticed missing later. Who comes does no harm.
+/// Peers of a lost node fail before its loss is detected. A join causes no failures.
 void RoundEnd::note(const MembershipChange& change, std::chrono::milliseconds reach) {
   const auto& failed = failures_.first_time();
   const bool explains = !failed || change.when - *failed <= reach;
@@ -44,7 +44,7 @@ NextStep RoundEnd::next_step(const RestartHistory& history, const RestartSetting
   if (!unable_.empty()) {
     return {.end = RunResult::not_started, .reason = unable_.front().reason};
   }
-  // The next round's workers would write the same files.
+  // The next round's workers would write the same files as those left.
   if (no_restart_) {
     return {.end = RunResult::failed, .reason = failures_.cause() + "; " + *no_restart_};
   }

@@ -1,12 +1,10 @@
-// How a round comes to its end: what went wrong or changed meanwhile, whether workers may still
-// take their time, and what follows, at what cost. A value.
+// How a round ends: failures and membership changes, the way in which workers stop, and the next
+// step with its cost. A value.
 //
 //   a worker fails on its own     costs a restart
-//   a node is lost, or leaves     costs nothing: peers of workers that vanish fail, too
-//   a cut between two nodes       costs nothing: their workers fail at it
-//   a node comes                  costs nothing; but a worker that fails before it was even asked
-//   to
-//                                 stop for that has failed on its own
+//   a node is lost, or leaves     free: peers of lost workers fail, too
+//   a cut between two nodes       free: their workers fail at it
+//   a node joins                  free, unless a worker failed before it was asked to stop for it
 #pragma once
 
 #include "rendezvous/membership/restart_budget.hpp"
@@ -23,10 +21,10 @@
 
 namespace ddprun::membership {
 
-/// Orderly if nothing is amiss, so that workers can save what they have done.
+/// Orderly if there is no failure, so that workers can save their state.
 enum class StopMode : std::uint8_t { urgent, orderly };
 
-/// A round that would end for it although no worker has failed.
+/// A change that ends a round although no worker has failed.
 struct MembershipChange {
   enum class Kind : std::uint8_t { comes, leaves, is_lost, is_cut };
   Kind kind = Kind::comes;
@@ -38,41 +36,41 @@ struct MembershipChange {
   }
 };
 
-/// What follows a round.
+/// The step that follows a round.
 struct NextStep {
-  std::optional<RunResult> end{};         ///< of the run; nothing: another round
-  std::string reason{};                   ///< of either
-  std::optional<BudgetDecision> spent{};  ///< if a restart was asked for
+  std::optional<RunResult> end{};         ///< result of the run; nullopt: another round
+  std::string reason{};                   ///< reason for the step
+  std::optional<BudgetDecision> spent{};  ///< set if the step uses a restart
 };
 
 class RoundEnd {
  public:
-  /// Workers of a node are failing.
+  /// The workers of a node are failing.
   void note(NodeId node, const WorkersFailing& failing, Time now);
 
   /// The workers of a node have ended.
   void note(NodeId node, const WorkersEnded& ended, Time now);
 
-  /// A failure of at most `reach` before is taken for its consequence.
+  /// A failure within `reach` before the change counts as its consequence.
   void note(const MembershipChange& change, std::chrono::milliseconds reach);
 
-  /// All nodes, so many, have succeeded before their workers were asked to stop: whatever the round
-  /// was to be ended for came too late.
+  /// True if all `nodes` nodes succeeded before their workers were asked to stop, so the reason for
+  /// the stop no longer matters.
   bool is_success(std::size_t nodes) const { return succeeded_unasked_ == nodes; }
 
-  /// A node that could not execute its workers, and why.
+  /// A node that could not execute its workers, with the reason.
   struct Unable {
     NodeId node = 0;
     std::string reason;
   };
   const std::vector<Unable>& unable() const { return unable_; }
 
-  /// Once nobody has workers.
+  /// REQUIRES: no node has workers.
   NextStep next_step(const RestartHistory& history, const RestartSettings& settings,
                      Time now) const;
 
-  /// What went wrong, for those that hear how the run ended.
-  void tell(RunOutcome& outcome) const { failures_.tell(outcome); }
+  /// Adds the failures to the outcome.
+  void add_to(RunOutcome& outcome) const { failures_.add_to(outcome); }
 
  private:
   std::string reason_of_change() const;
@@ -81,8 +79,8 @@ class RoundEnd {
   std::vector<Unable> unable_;
   std::optional<std::string> no_restart_;  ///< as in WorkersEnded
   std::size_t succeeded_unasked_ = 0;
-  std::set<NodeId> failed_unasked_;         ///< before their workers were asked to stop
-  std::optional<MembershipChange> change_;  ///< explains the end, whatever failed
+  std::set<NodeId> failed_unasked_;         ///< nodes that failed before they were asked to stop
+  std::optional<MembershipChange> change_;  ///< reason for the end, regardless of failures
 };
 
 }  // namespace ddprun::membership

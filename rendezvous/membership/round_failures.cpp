@@ -33,8 +33,9 @@ void RoundFailures::add_flights(const std::string& flights) {
   flights_.push_back(flights);
 }
 
-/// Workers that failed on their own before those that blame a peer, and the nodes in the order in
-/// which they told of a failure: whoever is quicker to clean up is not the first cause.
+/// Orders workers that failed on their own before those that blame a peer, then by the order of the
+/// nodes' first failure reports: WorkersEnded may arrive in another order, depending on the time
+/// for cleanup.
 std::vector<RoundFailures::Reported> RoundFailures::sorted() const {
   const auto key = [this](const Reported& reported) {
     const auto place = std::find(nodes_.begin(), nodes_.end(), reported.node);
@@ -55,7 +56,7 @@ std::chrono::duration<double> RoundFailures::ran() const {
                                                          : sorted().front().failure.ran_seconds);
 }
 
-void RoundFailures::tell(RunOutcome& outcome) const {
+void RoundFailures::add_to(RunOutcome& outcome) const {
   for (const auto& reported : sorted()) outcome.failures.push_back(reported.failure);
   bound_failures(outcome.failures);
   outcome.flights = flights_;

@@ -1,5 +1,5 @@
-// What went wrong in a round: which nodes said so in which order, and what they told of it. A
-// value; it decides nothing but which failure was the first cause.
+// The failures of a round, in the order of the nodes' reports. A value; determines only the root
+// cause.
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"
@@ -16,27 +16,27 @@ namespace ddprun::membership {
 
 class RoundFailures {
  public:
-  /// A node says that a worker of its own is failing, before it knows more. The first reason stays.
+  /// A node reports that a worker is failing, without details. The first reason is kept.
   void note(std::uint64_t node, const std::string& reason, Time now);
 
-  /// What a node tells of its workers once they have ended; none: it could not start them.
+  /// Failures reported by a node after its workers ended; empty if it could not start them.
   void add(std::uint64_t node, const std::vector<Failure>& failures, Time now);
 
-  /// What a node tells of its workers' collectives; it is kept as long as there is room.
+  /// Flight records reported by a node; dropped if there is no room.
   void add_flights(const std::string& flights);
 
-  /// When the first failure was heard of.
+  /// Time of the first failure report.
   const std::optional<Time>& first_time() const { return first_time_; }
 
-  /// What to blame, once all have told: the first cause, or what was said first.
+  /// Root cause once all nodes have reported, otherwise the first reason.
   std::string cause() const;
 
-  /// How long the worker that is to blame had run.
+  /// Run time of the worker that is the root cause.
   std::chrono::duration<double> ran() const;
 
   /// Puts the failures, first cause first, and the flights into `outcome`; exits are left out
   /// where they would not fit into a message.
-  void tell(RunOutcome& outcome) const;
+  void add_to(RunOutcome& outcome) const;
 
  private:
   struct Reported {
@@ -49,7 +49,7 @@ class RoundFailures {
   std::vector<Reported> reported_;
   std::vector<std::string> flights_;
   std::size_t flights_bytes_ = 0;
-  std::vector<std::uint64_t> nodes_;  ///< in the order in which they told of a failure
+  std::vector<std::uint64_t> nodes_;  ///< in the order of their failure reports
   std::optional<Time> first_time_;
   std::string first_reason_;
 };

@@ -22,7 +22,7 @@ std::string too_long(const std::string& what, const std::string& text) {
          std::to_string(kNameBytesMax) + ")";
 }
 
-/// At most, whoever writes it.
+/// Upper bound of the length as JSON, for any choice of escapes.
 std::size_t bytes_as_json(const std::string& text) {
   constexpr unsigned char kFirstPrintable = 0x20;
   constexpr unsigned char kDelete = 0x7F;
@@ -71,7 +71,7 @@ std::string number_out_of_range(const Join& join, int nodes_max) {
   return {};
 }
 
-/// Begins with "; ", or is empty.
+/// Returns text that begins with "; ", or empty.
 std::string describe_missing(const std::vector<std::string>& present,
                              const std::vector<std::string>& last_round, const Settings& settings) {
   const bool is_first = last_round.empty();
@@ -84,7 +84,7 @@ std::string describe_missing(const std::vector<std::string>& present,
     else
       are_known = false;
   }
-  // Nodes that go by other names than expected may be the ones that seem to be missing.
+  // Nodes with unexpected names may be the ones that seem to be missing.
   if (missing.empty() || (is_first && !are_known)) return {};
   if (is_first) return "; missing: " + listed(missing);
   const bool is_one = missing.size() == 1;

@@ -1,5 +1,4 @@
-// The settings of a run's membership, and what is said when nodes disagree about them or are
-// missing. Pure.
+// Settings of a run's membership, and texts for mismatched settings and missing nodes. Pure.
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"
@@ -15,85 +14,82 @@ namespace ddprun::membership {
 
 using Time = std::chrono::steady_clock::time_point;
 
-/// Heartbeats in the time of one lease: two may be late without harm.
+/// Heartbeats per lease; two may be late.
 inline constexpr int kHeartbeatsPerLease = 6;
 
 struct Settings {
   std::string run_id;
-  std::string config_hash{};  ///< of the configuration file that all nodes must have; empty: none
-  /// What nodes with another file are shown of it, to find the difference; empty: nothing.
+  std::string config_hash{};  ///< hash of the configuration file; empty: none
+  /// Outline of the configuration for nodes with another file; may be empty.
   std::string config_outline{};
-  /// By which nodes recognise what a later coordinator finds of this run in etcd; empty: there is
-  /// no etcd, or no secret.
+  /// Nonce by which nodes recognise values of this run in etcd; empty without etcd or without a
+  /// secret.
   std::string run_nonce{};
-  /// Of the workers' store; 0: in a run with a secret the kernel chooses it, in an open one it is
-  /// that of the rendezvous.
+  /// Port of the worker store; 0: chosen by the kernel in a run with a secret, the rendezvous port
+  /// in an open run.
   std::uint16_t store_port = 0;
   int nodes_min = 1;
   int nodes_max = 1;
-  /// The names of the nodes that may come, as they will say them; empty: they are not known.
+  /// Names of the expected nodes, as in Join; empty: unknown.
   std::vector<std::string> expected_nodes{};
   RestartSettings restarts{};
-  /// Of a node's name as JSON, if a record of the run is kept that must not become too long; 0:
-  /// there is none.
+  /// Maximum bytes of a node's name as JSON, to bound the record of the run; 0: there is no record.
   std::size_t recorded_name_bytes_max = 0;
 
-  /// For the least number of nodes to be there, from the start and after each loss.
+  /// Time to wait for nodes_min nodes, at the start and after each loss.
   std::chrono::milliseconds join_timeout = std::chrono::seconds(600);
-  /// For more than the least number, once those are there; only before the first round, since
-  /// later ones have nobody to wait for but who is there.
+  /// Additional time to wait for more than nodes_min nodes before the first round. Later rounds do
+  /// not wait.
   std::chrono::milliseconds last_call_timeout = std::chrono::seconds(30);
-  /// Time after which a silent node is lost; 0: never, as in a run of one node.
+  /// Time without a heartbeat after which a node is lost; 0: never, as in a single-node run.
   std::chrono::milliseconds lease = std::chrono::seconds(3);
   /// How long nodes whose workers have succeeded wait for the others.
   std::chrono::milliseconds exit_barrier_timeout = std::chrono::seconds(300);
   /// How long a node that has lost the coordinator tries to find it again.
   std::chrono::milliseconds rejoin_timeout = std::chrono::seconds(30);
-  /// How long a coordinator may take to answer a node that joins: whoever accepts a connection and
-  /// then says nothing is stopped, or no coordinator at all.
+  /// Timeout for the coordinator's answer to a join.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds(10);
-  /// How long workers that are asked to stop may take for that, on any node.
+  /// Grace period of workers that are asked to stop, the same on all nodes.
   std::chrono::milliseconds shutdown_timeout = std::chrono::seconds(30);
-  /// How long the coordinator waits at the end for the nodes to take leave.
+  /// How long the coordinator waits at the end for the nodes to leave.
   std::chrono::milliseconds farewell_timeout = std::chrono::seconds(5);
-  /// For a connection to greet and, in a run with a secret, to prove that it knows it: an agent
-  /// does so at once, and whoever does not is a stranger.
+  /// Timeout for the greeting and, in a run with a secret, the authentication of a connection.
   std::chrono::milliseconds handshake_timeout = std::chrono::seconds(2);
-  /// For it to join afterwards: an agent does that at once, too.
+  /// Timeout for the Join after that.
   std::chrono::milliseconds introduction_timeout = std::chrono::seconds(10);
-  /// Of an agent's attempt to connect to another one, which shows whether workers could; 0: nodes
-  /// are not probed.
+  /// Timeout of a probe connection between agents; 0: nodes are not probed.
   std::chrono::milliseconds probe_timeout = std::chrono::seconds(2);
-  /// How often operators are told what is being waited for, after a first time soon.
+  /// Interval of notices about missing nodes; the first one comes sooner.
   std::chrono::milliseconds waiting_notice = std::chrono::seconds(30);
 
-  /// True for a run of one node: its agent and the coordinator share a process.
+  /// true for a single-node run: its agent and the coordinator share a process
   bool is_local() const { return lease.count() == 0; }
 
   bool operator==(const Settings&) const = default;
 };
 
-/// Of a node's name and of its role, so that a round of very many nodes fits into a message.
+/// Maximum bytes of a node's name and of its role, so that the largest round fits into a message.
 inline constexpr std::size_t kNameBytesMax = 255;
 
-/// Why no node of a run with these settings can have this name; empty if one can.
+/// Returns why a run with these settings refuses this node name; empty if it accepts it.
 std::string objection_to_name(const std::string& name, const Settings& settings);
 
-/// Why a node with this version of the messages cannot take part; empty if it can.
+/// Returns why a node with this protocol version is refused; empty if it is accepted.
 std::string objection_to_version(std::uint32_t version);
 
-/// Why a node that says this cannot take part in a run with these settings; empty if it can.
+/// Returns why a node with this Join is refused; empty if it is accepted.
 std::string objection_to(const Join& join, const Settings& settings);
 
-/// The outline of the run's configuration, for a node that has another one; empty for others.
+/// Returns the outline of the run's configuration for a node with another configuration; otherwise
+/// empty.
 std::string config_to_show(const Join& join, const Settings& settings);
 
 /// "2 nodes of at least 3 are here (a, b); c was in the last round and has not come back"; before
-/// the first round the expected nodes that are missing.
+/// the first round, lists the missing expected nodes.
 std::string describe_waiting(const std::vector<std::string>& present,
                              const std::vector<std::string>& last_round, const Settings& settings);
 
-/// The same at the end of the join timeout: "only 1 of at least 3 nodes came within 600 s
+/// The text at the end of the join timeout: "only 1 of at least 3 nodes came within 600 s
 /// (join_timeout): a; missing: b, c".
 std::string describe_shortage(const std::vector<std::string>& present,
                               const std::vector<std::string>& last_round, const Settings& settings);
@@ -101,8 +97,8 @@ std::string describe_shortage(const std::vector<std::string>& present,
 /// "a, b and 7 more": sorted, and at most kNamesListedMax.
 std::string listed(std::vector<std::string> names);
 
-/// When a node that begins to wait now first hears for what: the round usually begins before that,
-/// and then there is nothing to say. Those that come about the same time hear at the same time.
+/// Time of the first notice of a node that begins to wait now. Rounds usually begin before it.
+/// Nodes that join at about the same time are notified together.
 Time first_notice(Time now);
 
 /// "3 s", "2.5 s".

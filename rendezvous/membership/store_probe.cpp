@@ -18,8 +18,8 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// A server of the legacy dialect reads a part of it as the upper bytes of a length, too large to
-/// be allocated. No byte of it is kReady.
+/// A server of the legacy dialect reads a part of it as the upper bytes of a length, which is too
+/// large to allocate. No byte of it is kReady.
 constexpr std::uint32_t kNonce = 0xDDDDDDDD;
 
 /// The reply to CHECK if the keys are there.
@@ -50,7 +50,7 @@ asio::awaitable<std::string> exchange(StoreEndpoint endpoint, std::string reques
 
 asio::awaitable<bool> has_torchrun(StoreEndpoint endpoint, std::string run_id, Deadline deadline) {
   const std::string roles = "/" + run_id + "/torchelastic/role_info";
-  // Of its c10d rendezvous, and of the ranks that node 0 publishes in all versions.
+  // Keys of its c10d rendezvous and of the ranks that node 0 publishes in all versions.
   const std::string keys[] = {"/torch.rendezvous." + run_id, roles + "0", roles + "/0"};
   for (const auto dialect : {wire::Dialect::modern, wire::Dialect::legacy}) {
     std::string checks;

@@ -1,5 +1,5 @@
-// The few pieces of cryptography that the handshake of agents is made of. Nothing of it decides
-// anything; OpenSSL does the work and appears in crypto.cpp alone. Any thread may call.
+// Cryptographic primitives of the agents' handshake, implemented with OpenSSL (in crypto.cpp only).
+// Thread-safe.
 #pragma once
 
 #include <array>
@@ -9,13 +9,13 @@
 
 namespace ddprun::security {
 
-/// Of SHA-256's output, of keys and of nonces.
+/// Bytes of a SHA-256 digest, a key and a nonce.
 inline constexpr std::size_t kDigestBytes = 32;
 
-/// Overwrites memory in a way that no compiler leaves out.
+/// Overwrites memory; never optimised away.
 void wipe(char* bytes, std::size_t count);
 
-/// A key. Moved only, and wiped when it is no longer needed.
+/// A key. Move-only; wiped on destruction.
 class Key {
  public:
   explicit Key(const std::array<char, kDigestBytes>& bytes) : bytes_(bytes) {}
@@ -41,7 +41,7 @@ Key derive_key(std::string_view secret, std::string_view salt, std::string_view 
 /// HMAC with SHA-256 (RFC 2104): kDigestBytes bytes.
 std::string authenticate(const Key& key, std::string_view message);
 
-/// Takes the same time wherever they differ.
+/// Compares in constant time.
 bool are_equal(std::string_view a, std::string_view b);
 
 }  // namespace ddprun::security

@@ -4,14 +4,14 @@ namespace ddprun::security {
 
 namespace {
 
-// What each key is for. Part of the protocol.
+// Purposes of the keys; part of the protocol.
 constexpr std::string_view kRunMark = "ddprun mark of the run";
 constexpr std::string_view kCoordinatorProof = "ddprun proof of the coordinator";
 constexpr std::string_view kAgentProof = "ddprun proof of the agent";
 constexpr std::string_view kAgentSeal = "ddprun seal of the agent";
 constexpr std::string_view kCoordinatorSeal = "ddprun seal of the coordinator";
 
-/// `said`: both nonces and what was said around them.
+/// `said`: the bytes exchanged so far, including both nonces.
 std::string proof_of(std::string_view role, const Secret& secret, std::string_view said) {
   return authenticate(derive_key(secret.bytes(), said, role), said);
 }

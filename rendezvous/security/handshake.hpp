@@ -1,13 +1,12 @@
-// How an agent and the coordinator of a run prove to each other that they know the run's secret
-// before anything else is said, and the keys that seal what follows; see docs/agents_protocol.md.
-// Two values, one for each side, over frames of fixed sizes. Pure: nonces are arguments. What comes
-// around them, and that the frames come in pieces, is membership/dialogue.hpp's concern.
+// Mutual authentication of an agent and the coordinator by the run's secret, and derivation of the
+// keys that seal later messages; see docs/agents_protocol.md. One value for each side, over frames
+// of fixed sizes. Pure: nonces are arguments. membership/dialogue.hpp handles framing.
 //
 //   agent: hello   -> coordinator: challenge, with its proof   -> agent: its proof
 //
-// A proof is an HMAC over all that both have said before, under a key for the role of who gives it:
-// it is worth nothing in another connection (nonces), in the other direction (roles), in another
-// run or another version of the protocol (both are in what has been said).
+// A proof is an HMAC over all previous bytes of both sides, with a key for the prover's role. It is
+// not valid on another connection (nonces), in the other direction (roles), or in another run or
+// protocol version (both are included).
 #pragma once
 
 #include "rendezvous/security/crypto.hpp"
@@ -23,7 +22,7 @@ inline constexpr std::size_t kHelloBytes = 2 * kDigestBytes;      ///< nonce, ma
 inline constexpr std::size_t kChallengeBytes = 2 * kDigestBytes;  ///< nonce, proof
 inline constexpr std::size_t kProofBytes = kDigestBytes;
 
-/// What each direction is sealed with; see seal.hpp.
+/// Sealing keys of both directions; see seal.hpp.
 struct SessionKeys {
   Key from_agent;
   Key from_coordinator;
@@ -31,27 +30,27 @@ struct SessionKeys {
 
 class AgentHandshake {
  public:
-  /// `prologue` is what has been said on the connection before; `secret` outlives this.
+  /// `prologue`: earlier bytes of the connection. `secret` must outlive this object.
   AgentHandshake(const Secret& secret, std::string_view prologue, std::string_view run_id,
                  std::string_view nonce);
 
-  /// To be sent first.
+  /// Returns the first frame to send.
   const std::string& hello() const { return hello_; }
 
-  /// Takes the challenge, kChallengeBytes long, once. False: the coordinator does not know the
-  /// secret.
+  /// Verifies the challenge of kChallengeBytes. Returns false if the coordinator does not know the
+  /// secret. Called once.
   bool is_proof(std::string_view challenge);
 
-  /// To be sent after the challenge: this side's proof, or, for a coordinator that does not know
-  /// the secret, zeros, which tell it so and nothing else.
+  /// Returns the answer to the challenge: this side's proof, or zeros for a coordinator that does
+  /// not know the secret.
   const std::string& answer() const { return answer_; }
 
-  /// If the challenge was a proof.
+  /// REQUIRES: the challenge was verified.
   SessionKeys keys() const;
 
  private:
   const Secret& secret_;
-  std::string said_;  ///< all that both have said
+  std::string said_;  ///< all bytes of both sides
   std::string hello_;
   std::string answer_;
 };
@@ -60,13 +59,13 @@ class CoordinatorHandshake {
  public:
   CoordinatorHandshake(const Secret& secret, std::string_view prologue, std::string_view nonce);
 
-  /// What is to be sent for the agent's hello, kHelloBytes long. To be called once.
+  /// Returns the challenge for the agent's hello of kHelloBytes. Called once.
   std::string challenge(std::string_view hello);
 
-  /// Whether the agent's answer, kProofBytes long, shows that it knows the secret.
+  /// Returns true if the agent's answer of kProofBytes proves that it knows the secret.
   bool is_proof(std::string_view answer) const;
 
-  /// If the answer was a proof.
+  /// REQUIRES: the answer was verified.
   SessionKeys keys() const;
 
  private:

@@ -1,4 +1,4 @@
-// Files that hold secrets and keys, to which no other user may have access. Any thread may call.
+// Files with secrets and keys, which other users must not access. Thread-safe.
 #pragma once
 
 #include <string>
@@ -11,8 +11,7 @@ namespace ddprun::security {
 /// root's, one of its groups may read a file of root.
 void check_private(const struct stat& status, const std::string& path, const std::string& origin);
 
-/// The same for the file at `path`. Throws Error{Errc::system} if there is none, or if it cannot be
-/// read.
+/// Checks the file at `path`. Throws Error{Errc::system} if it does not exist or cannot be read.
 void require_private_file(const std::string& path, const std::string& origin);
 
 }  // namespace ddprun::security

@@ -23,7 +23,7 @@ std::string Sealer::seal(std::string_view message) {
   return std::string(message) + seal_of(key_, number_++, message);
 }
 
-void Unsealer::take(std::string_view bytes) {
+void Unsealer::feed(std::string_view bytes) {
   held_.erase(0, std::exchange(read_bytes_, 0));
   held_.append(bytes);
 }

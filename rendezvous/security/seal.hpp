@@ -1,5 +1,5 @@
-// Seals on messages between two sides that have proved themselves: nobody on the way can change,
-// leave out, repeat or reorder them without being noticed. It does not hide them. Pure.
+// Seals on messages between authenticated peers: changed, missing, repeated and reordered messages
+// are detected. No encryption. Pure.
 #pragma once
 
 #include "rendezvous/security/crypto.hpp"
@@ -12,36 +12,36 @@
 
 namespace ddprun::security {
 
-/// Half of an HMAC, as TLS and IPsec take it: what is to be guessed is gone with one wrong guess.
+/// Bytes of a seal: half of an HMAC, as in TLS and IPsec; an attacker has a single attempt.
 inline constexpr std::size_t kSealBytes = 16;
 
-/// One direction of a connection, as its sender sees it.
+/// Sending side of one direction of a connection.
 class Sealer {
  public:
   explicit Sealer(Key key) : key_(std::move(key)) {}
 
-  /// The message with its seal behind it.
+  /// Returns the message followed by its seal.
   std::string seal(std::string_view message);
 
  private:
   Key key_;
-  std::uint64_t number_ = 0;  ///< of the next message
+  std::uint64_t number_ = 0;  ///< number of the next message
 };
 
-/// The same, as its receiver sees it.
+/// Receiving side of one direction of a connection.
 class Unsealer {
  public:
-  /// A message begins with its length, a u32 that does not count itself. Longer ones than
-  /// `bytes_max` are refused before memory is taken for them.
+  /// Messages start with a u32 length that excludes itself. Messages longer than `bytes_max` are
+  /// rejected before memory is allocated.
   Unsealer(Key key, std::size_t bytes_max) : key_(std::move(key)), bytes_max_(bytes_max) {}
 
-  void take(std::string_view bytes);
+  void feed(std::string_view bytes);
 
-  /// The next message, its length first and without its seal; nothing if a part of it is missing or
-  /// something is wrong.
+  /// Returns the next message, including its length but not its seal; nullopt if it is incomplete
+  /// or invalid.
   std::optional<std::string> next();
 
-  /// What is wrong, as the end of a sentence about the sender; empty: nothing.
+  /// Returns the problem as a predicate of the sender; empty if none.
   const std::string& problem() const { return problem_; }
 
  private:
@@ -49,7 +49,7 @@ class Unsealer {
   std::size_t bytes_max_;
   std::uint64_t number_ = 0;
   std::string held_;
-  std::size_t read_bytes_ = 0;  ///< of held_, from the front
+  std::size_t read_bytes_ = 0;  ///< consumed bytes at the front of held_
   std::string problem_;
 };
 

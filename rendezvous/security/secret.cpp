@@ -39,8 +39,8 @@ class File {
 }
 
 std::string read_all(int fd, const std::string& origin) {
-  // One more than is allowed tells a file that is too long; never enlarged, so nothing is left of
-  // it elsewhere.
+  // One more than the maximum, to detect longer files; never enlarged, so no copies are left in
+  // memory.
   std::string bytes(kSecretBytesMax + 1, '\0');
   std::size_t filled = 0;
   while (filled < bytes.size()) {
@@ -106,7 +106,7 @@ int Secret::different_bytes() const {
 }
 
 Secret& Secret::operator=(Secret&& other) noexcept {
-  std::swap(bytes_, other.bytes_);  // the other wipes what was here
+  std::swap(bytes_, other.bytes_);  // `other` wipes the old bytes
   return *this;
 }
 
@@ -115,7 +115,7 @@ Secret::~Secret() {
 }
 
 Secret read_secret(const std::string& path, const std::string& origin) {
-  // Without waiting for somebody who writes into a pipe of this name.
+  // Does not wait for a writer if the path is a FIFO.
   const File file(path, O_RDONLY | O_NONBLOCK);
   struct stat status {};
   if (file.fd() < 0 || ::fstat(file.fd(), &status) != 0) throw_system_error(origin, errno);

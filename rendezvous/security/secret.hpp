@@ -1,5 +1,5 @@
-// What all nodes of a run know and nobody else: bytes from a file that only its owner can read.
-// Moved only, wiped at the end, never printed. Any thread may call; files block.
+// The shared secret of a run's nodes: bytes of a file that only its owner can read. Move-only,
+// wiped on destruction, never printed. Thread-safe; file functions block.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 
 namespace ddprun::security {
 
-/// Fewer could be guessed.
+/// Minimum bytes; fewer could be guessed.
 inline constexpr std::size_t kSecretBytesMin = 32;
 
-/// Of fewer different bytes, a secret is not random: 64 random hexadecimal digits have as few once
-/// in 10^18 times.
+/// Minimum distinct bytes of a random secret: 64 random hexadecimal digits have fewer with
+/// probability 10^-18.
 inline constexpr int kDifferentBytesMin = 8;
 
-/// More protect nothing better: this is another file.
+/// Maximum bytes; a longer file is probably not a secret.
 inline constexpr std::size_t kSecretBytesMax = 4096;
 
 class Secret {
  public:
-  /// Without the newlines at the end, which editors add. Throws Error{Errc::usage} if there are too
-  /// few or too many; `origin` names where they come from: "--secret_file=run.key".
+  /// Removes trailing newlines. Throws Error{Errc::usage} if there are too few or too many bytes;
+  /// `origin` names their source: "--secret_file=run.key".
   static Secret from_bytes(std::string bytes, const std::string& origin);
 
   Secret(Secret&&) noexcept = default;

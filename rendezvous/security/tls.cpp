@@ -166,7 +166,7 @@ class TlsSession::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  void take(std::string_view bytes) {
+  void feed(std::string_view bytes) {
     while (!bytes.empty()) {
       const auto part = static_cast<int>(std::min<std::size_t>(bytes.size(), INT_MAX));
       const int taken = ssl_.BIO_write(incoming_, bytes.data(), part);
@@ -321,8 +321,8 @@ TlsSession::TlsSession(std::shared_ptr<const TlsContext> context, const std::str
 
 TlsSession::~TlsSession() = default;
 
-void TlsSession::take(std::string_view bytes) {
-  impl_->take(bytes);
+void TlsSession::feed(std::string_view bytes) {
+  impl_->feed(bytes);
 }
 
 std::string TlsSession::outgoing() {

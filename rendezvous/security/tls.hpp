@@ -12,14 +12,14 @@ namespace ddprun::security {
 
 /// Paths of files in PEM format.
 struct TlsFiles {
-  std::string authorities{};  ///< which certify servers; empty: those of the system
+  std::string authorities{};  ///< authorities of servers; empty: the system's
   std::string certificate{};  ///< of this client, with its chain; empty: none
   std::string key{};          ///< of that certificate; empty: it is in the same file
 
   bool operator==(const TlsFiles&) const = default;
 };
 
-/// What the connections to a service have in common.
+/// State shared by the connections to a service.
 class TlsContext {
  public:
   /// Blocks to read files. Throws Error{Errc::usage} if a file cannot be used, and
@@ -36,7 +36,7 @@ class TlsContext {
   std::unique_ptr<Impl> impl_;
 };
 
-/// One connection. After a problem nothing more can be done with it.
+/// One connection. Unusable after a problem.
 class TlsSession {
  public:
   /// `host` is the name or address for which the server's certificate must be.
@@ -45,25 +45,25 @@ class TlsSession {
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
 
-  /// What has come from the network.
-  void take(std::string_view bytes);
+  /// Adds bytes received from the network.
+  void feed(std::string_view bytes);
 
-  /// What is to be sent over the network; each byte is returned once.
+  /// Returns bytes to send over the network; each byte is returned once.
   std::string outgoing();
 
-  /// Continues the handshake with what has come. True when it is complete.
+  /// Continues the handshake. Returns true when it is complete.
   bool shake_hands();
 
   /// Encrypts, after the handshake.
   void write(std::string_view bytes);
 
-  /// Decrypts what has come; empty if more must come before.
+  /// Decrypts received bytes; returns empty if more are needed.
   std::string read();
 
-  /// The server has said that it sends nothing more.
+  /// True if the server has closed its side.
   bool has_ended() const;
 
-  /// What is wrong, as the end of a sentence about the server and with a remedy; empty: nothing.
+  /// Returns the problem as a predicate of the server, with a remedy; empty if none.
   const std::string& problem() const;
 
  private:

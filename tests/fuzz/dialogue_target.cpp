@@ -38,7 +38,7 @@ Reaction react_as_coordinator(std::string_view bytes, std::size_t piece) {
   CoordinatorDialogue dialogue(&secret(), kNonce);
   Reaction reaction;
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
-    dialogue.take(bytes.substr(at, piece));
+    dialogue.feed(bytes.substr(at, piece));
     while (dialogue.next()) ++reaction.messages;
     reaction.sent += dialogue.take_outgoing();
   }
@@ -53,7 +53,7 @@ Reaction react_as_agent(std::string_view bytes, std::size_t piece) {
   dialogue.take_outgoing();
   Reaction reaction;
   for (std::size_t at = 0; at < bytes.size() && !reaction.has_problem; at += piece) {
-    dialogue.take(bytes.substr(at, piece));
+    dialogue.feed(bytes.substr(at, piece));
     while (const auto message = dialogue.next()) {
       require(std::holds_alternative<Refused>(*message), "a stranger can only refuse");
       ++reaction.messages;

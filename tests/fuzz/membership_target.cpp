@@ -29,7 +29,7 @@ Heard<Message> on_message(std::string_view bytes, std::size_t piece) {
   MessageReader<Message> reader;
   Heard<Message> heard;
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
-    reader.take(bytes.substr(at, piece));
+    reader.feed(bytes.substr(at, piece));
     while (auto message = reader.next()) heard.messages.push_back(std::move(*message));
   }
   heard.is_malformed = reader.is_malformed();
@@ -60,10 +60,10 @@ constexpr auto kStep = std::chrono::milliseconds(400);
 
 void check(const std::vector<CoordinatorAction>& actions) {
   for (const auto& action : actions) {
-    const auto* tell = std::get_if<Tell>(&action);
-    if (tell == nullptr) continue;
+    const auto* send = std::get_if<SendToNode>(&action);
+    if (send == nullptr) continue;
     std::string bytes;
-    append_message(bytes, tell->message);
+    append_message(bytes, send->message);
     require(messages_in<CoordinatorMessage>(bytes).size() == 1, "answers are messages");
   }
 }

@@ -122,8 +122,8 @@ std::optional<CoordinatorMessage> on_message(const RawClient& client) {
   for (std::size_t i = length.size(); i-- > 0;) {
     count = count << 8 | static_cast<unsigned char>(length[i]);
   }
-  reader.take(length);
-  reader.take(client.receive(count));
+  reader.feed(length);
+  reader.feed(client.receive(count));
   return reader.next();
 }
 

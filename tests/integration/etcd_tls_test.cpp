@@ -191,7 +191,7 @@ TEST_SUITE("session of TLS") {
     security::TlsSession session(context, "localhost");
     CHECK_FALSE(session.shake_hands());
     CHECK_FALSE(session.outgoing().empty());
-    session.take("SSH-2.0-OpenSSH_9.2 and more\r\n");
+    session.feed("SSH-2.0-OpenSSH_9.2 and more\r\n");
     CHECK_FALSE(session.shake_hands());
     CHECK(session.problem() ==
           "it does not use TLS; give protocol=http, or the port at which it uses TLS");

@@ -112,7 +112,7 @@ class Agent {
       if (message) return message;
       const auto byte = client.receive(1);
       if (byte.empty()) return std::nullopt;
-      dialogue_.take(byte);
+      dialogue_.feed(byte);
     }
   }
 
@@ -127,7 +127,7 @@ class Agent {
   /// Proves that it knows the secret and says no more.
   void prove() {
     constexpr std::size_t kChallengeMessage = 5 + security::kChallengeBytes;
-    dialogue_.take(client.receive(kChallengeMessage));
+    dialogue_.feed(client.receive(kChallengeMessage));
     dialogue_.next();
     client.send(dialogue_.take_outgoing());
   }

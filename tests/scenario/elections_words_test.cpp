@@ -21,7 +21,8 @@ TEST_SUITE("elections' words") {
     CHECK(contains(again.output(),
                    "warning node 127.0.0.2: the run \"run\" has succeeded already, without this "
                    "node: nothing is run here"));
-    CHECK(contains(again.output(), "a new run needs another --rdzv_id, as etcd keeps that for "));
+    CHECK(contains(again.output(),
+                   "a new run needs another --rdzv_id, since etcd keeps the outcome for "));
   }
 
   TEST_CASE("a node that is elected at an address that is not its own makes way for another") {

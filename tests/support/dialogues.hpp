@@ -52,10 +52,10 @@ class Dialogues {
       const auto part = bytes.substr(0, piece);
       bytes.erase(0, part.size());
       if (is_from_agent) {
-        coordinator.take(part);
+        coordinator.feed(part);
         while (auto message = coordinator.next()) said_by_agent.push_back(std::move(*message));
       } else {
-        agent.take(part);
+        agent.feed(part);
         while (auto message = agent.next()) said_by_coordinator.push_back(std::move(*message));
       }
     }

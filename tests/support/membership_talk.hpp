@@ -53,9 +53,9 @@ class Talk {
   std::vector<Message> told(membership::NodeId node) const {
     std::vector<Message> messages;
     for (const auto& action : actions_) {
-      const auto* tell = std::get_if<membership::Tell>(&action);
-      if (tell == nullptr || tell->node != node) continue;
-      if (const auto* message = std::get_if<Message>(&tell->message)) messages.push_back(*message);
+      const auto* send = std::get_if<membership::SendToNode>(&action);
+      if (send == nullptr || send->node != node) continue;
+      if (const auto* message = std::get_if<Message>(&send->message)) messages.push_back(*message);
     }
     return messages;
   }

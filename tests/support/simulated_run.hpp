@@ -69,7 +69,8 @@ class SimulatedRun : protected SimulatedState {
 
   void perform() {
     while (const auto action = queue_.next()) {
-      if (const auto* tell = std::get_if<Tell>(&*action)) send_to_node(tell->node, tell->message);
+      if (const auto* send = std::get_if<SendToNode>(&*action))
+        send_to_node(send->node, send->message);
       if (const auto* close_connection = std::get_if<CloseConnection>(&*action))
         close_at_coordinator(close_connection->node);
       if (std::holds_alternative<ClearStore>(*action)) check_fences();

@@ -127,7 +127,7 @@ TEST_SUITE("dialogue") {
       CAPTURE(row.problem);
       AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
       agent.send(kJoin);
-      agent.take(row.bytes);
+      agent.feed(row.bytes);
       std::size_t messages = 0;
       while (auto message = agent.next()) {
         CHECK(std::holds_alternative<Refused>(*message));
@@ -140,13 +140,13 @@ TEST_SUITE("dialogue") {
 
   TEST_CASE("a stranger gets a challenge from a coordinator, once, and nothing else") {
     CoordinatorDialogue coordinator(&kSecret, std::string(security::kDigestBytes, 'c'));
-    coordinator.take(greeting() + '\1' + std::string(security::kHelloBytes, 'x'));
+    coordinator.feed(greeting() + '\1' + std::string(security::kHelloBytes, 'x'));
     constexpr std::size_t kHead = 5;
     CHECK(coordinator.take_outgoing().size() == kHead + security::kChallengeBytes);
-    coordinator.take(std::string(security::kProofBytes - 1, 'x'));
+    coordinator.feed(std::string(security::kProofBytes - 1, 'x'));
     CHECK(coordinator.take_outgoing().empty());
     CHECK(coordinator.problem().empty());
-    coordinator.take(std::string(1000, 'x'));
+    coordinator.feed(std::string(1000, 'x'));
     CHECK(coordinator.take_outgoing().empty());
     CHECK(coordinator.problem() == kStranger);
     CHECK_FALSE(coordinator.next());
@@ -161,7 +161,7 @@ TEST_SUITE("dialogue") {
     talk(first);
     REQUIRE(first.said_by_agent.size() == 2);
     CoordinatorDialogue second(&kSecret, std::string(security::kDigestBytes, 'd'));
-    second.take(recorded);
+    second.feed(recorded);
     CHECK_FALSE(second.next());
     CHECK(second.problem() == kStranger);
   }
@@ -169,14 +169,14 @@ TEST_SUITE("dialogue") {
   TEST_CASE("what comes back from a mirror is no coordinator") {
     AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
     agent.send(kJoin);
-    agent.take(agent.take_outgoing());
+    agent.feed(agent.take_outgoing());
     CHECK_FALSE(agent.next());
     CHECK_FALSE(agent.problem().empty());
     // Nor does one agent prove anything to a coordinator with what another coordinator says.
     CoordinatorDialogue honest(&kSecret, std::string(security::kDigestBytes, 'c'));
-    honest.take(greeting() + '\1' + std::string(security::kHelloBytes, 'x'));
+    honest.feed(greeting() + '\1' + std::string(security::kHelloBytes, 'x'));
     const auto challenge = honest.take_outgoing();
-    honest.take(challenge.substr(challenge.size() - security::kProofBytes));
+    honest.feed(challenge.substr(challenge.size() - security::kProofBytes));
     CHECK(honest.problem() == kStranger);
   }
 

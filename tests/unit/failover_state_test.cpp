@@ -218,7 +218,7 @@ TEST_SUITE("succession") {
     REQUIRE(talk.kept()[0].record.nodes.size() == 1);
     CHECK(talk.kept()[0].record.nodes[0].name == "a");
     CHECK(talk.kept()[0].record.round == 0);
-    CHECK(talk.index_of<KeepRecord>() < talk.index_of<Tell>());
+    CHECK(talk.index_of<KeepRecord>() < talk.index_of<SendToNode>());
 
     const Failure failure{.ran_seconds = 60, .description = "a worker failed", .node = "a"};
     talk.send(1, WorkersEnded{.round = 0, .failures = {failure}}, 2100);
@@ -229,7 +229,7 @@ TEST_SUITE("succession") {
     talk.send(1, WorkersEnded{.round = 1, .have_succeeded = true}, 2200);
     REQUIRE(talk.kept().size() == 1);
     CHECK(talk.kept()[0].outcome->result == RunResult::succeeded);
-    CHECK(talk.index_of<KeepRecord>() < talk.index_of<Tell>());
+    CHECK(talk.index_of<KeepRecord>() < talk.index_of<SendToNode>());
   }
 
   TEST_CASE("when the host leaves the round ends on all nodes, and no other is formed") {

@@ -113,7 +113,8 @@ TEST_SUITE("short stays") {
     REQUIRE(run.talk.told<Waiting>(run.visitor).size() == 1);
     CHECK(run.talk.told<Waiting>(run.visitor)[0].text ==
           "this node has come and gone, or was left out because of a cut, 3 times in a row, each "
-          "time within 300 s; the others go on without it for up to 10 s before it may disturb "
+          "time within 300 s; the other nodes continue without it for up to 10 s before it may "
+          "disturb "
           "them again");
     CHECK(run.talk.coordination().next_wake() == Talk::at(run.now + 10'000));
     // A round that begins meanwhile for another reason is not its either.

@@ -19,7 +19,7 @@ const ddprun::security::Secret kSecret = secret_of('s');
 std::string problem_with(const ddprun::security::Secret* secret, std::string_view bytes) {
   AgentDialogue agent(secret, "run", std::string(ddprun::security::kDigestBytes, 'n'));
   for (const char byte : bytes) {
-    agent.take(std::string_view(&byte, 1));
+    agent.feed(std::string_view(&byte, 1));
     if (agent.next() || !agent.problem().empty()) break;
   }
   return agent.problem();
@@ -70,7 +70,7 @@ TEST_SUITE("foreign peer") {
                                  ddprun::wire::Dialect::legacy);
     CHECK(is_store_client(modern));
     CoordinatorDialogue dialogue(&kSecret, std::string(32, 'n'));
-    dialogue.take(modern);
+    dialogue.feed(modern);
     CHECK(dialogue.problem() == "is a client of PyTorch's store; " + std::string(kNoTorchrun));
     CHECK(is_store_client(legacy.substr(0, 1)));
     for (const std::string other : {"", "GET / HTTP/1.1", "DDPRUN/6", "\x16\x03\x01"}) {

@@ -86,7 +86,7 @@ Unsealed unseal(std::string_view bytes, std::size_t piece, char key = 'k') {
   Unsealer unsealer(key_of(std::string(32, key)), kBytesMax);
   Unsealed result;
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
-    unsealer.take(bytes.substr(at, piece));
+    unsealer.feed(bytes.substr(at, piece));
     while (auto next = unsealer.next()) result.messages.push_back(*next);
   }
   result.has_problem = !unsealer.problem().empty();
@@ -249,7 +249,7 @@ TEST_SUITE("seals") {
     Unsealer unsealer(key_of("k"), kBytesMax);
     std::string length;
     wire::append_integer(length, std::uint32_t{kBytesMax + 1});
-    unsealer.take(length);
+    unsealer.feed(length);
     CHECK_FALSE(unsealer.next());
     CHECK(unsealer.problem() == "sent a message of 101 bytes (at most 100)");
     auto sealing = sealer();

@@ -70,7 +70,7 @@ TEST_SUITE("membership bounds") {
     for (int node = 0; node < 100; ++node) round.add_flights(one);
     round.add_flights("");
     RunOutcome outcome;
-    round.tell(outcome);
+    round.add_to(outcome);
     CHECK(outcome.flights.size() == kAllFlightsBytesMax / kFlightsBytesMax);
   }
 

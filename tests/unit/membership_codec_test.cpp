@@ -95,7 +95,7 @@ void check_both_ways(const std::vector<Message>& messages, std::size_t piece) {
   MessageReader<Message> reader;
   std::vector<Message> read;
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
-    reader.take(std::string_view(bytes).substr(at, piece));
+    reader.feed(std::string_view(bytes).substr(at, piece));
     while (auto message = reader.next()) read.push_back(*message);
   }
   CHECK(read == messages);
@@ -104,7 +104,7 @@ void check_both_ways(const std::vector<Message>& messages, std::size_t piece) {
 
 bool is_refused(const std::string& bytes) {
   MessageReader<NodeMessage> reader;
-  reader.take(bytes);
+  reader.feed(bytes);
   while (reader.next()) {
   }
   return reader.is_malformed();
@@ -169,7 +169,7 @@ TEST_SUITE("membership codec") {
     std::string bytes;
     append_message(bytes, Finish{{.rounds = -1}});
     MessageReader<CoordinatorMessage> reader;
-    reader.take(bytes);
+    reader.feed(bytes);
     CHECK_FALSE(reader.next());
     CHECK(reader.is_malformed());
   }

@@ -115,7 +115,7 @@ TEST_SUITE("node part") {
     CHECK(told == std::vector{1000, 31'000, 61'000, 91'000});
   }
 
-  TEST_CASE("a run that has succeeded without the node is told of") {
+  TEST_CASE("a node reports a run that has succeeded without it") {
     NodeStateMachine part(Join{.run_id = "r"}, Settings{.rejoin_timeout = 7'500ms}, at(0));
     part.start(at(0));
     const auto actions = part.apply(JoinRejected{RunOutcome{}}, at(100));
@@ -123,7 +123,8 @@ TEST_SUITE("node part") {
     const auto told = of<Announce>(actions)[0];
     CHECK(told.is_warning);
     CHECK(told.text.rfind("the run \"r\" has succeeded already", 0) == 0);
-    CHECK(told.text.find("another --rdzv_id, as etcd keeps that for 15 s") != told.text.npos);
+    CHECK(told.text.find("another --rdzv_id, since etcd keeps the outcome for 15 s") !=
+          told.text.npos);
     CHECK(of<EndRun>(actions).size() == 1);
   }
 

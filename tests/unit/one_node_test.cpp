@@ -75,7 +75,7 @@ class OneNode {
 
   void tell(const std::vector<CoordinatorAction>& actions) {
     for (const auto& action : actions) {
-      if (const auto* told = std::get_if<Tell>(&action)) messages_.push_back(told->message);
+      if (const auto* told = std::get_if<SendToNode>(&action)) messages_.push_back(told->message);
     }
   }
 

@@ -114,7 +114,7 @@ TEST_SUITE("orderly end") {
     }
   }
 
-  TEST_CASE("a newcomer that cannot execute its workers goes, and the others go on without it") {
+  TEST_CASE("a new node that cannot execute its workers leaves and the others continue") {
     auto talk = newcomer_at(2100);
     for (const NodeId node : {1, 2, 3}) talk.send(node, WorkersEnded{.round = 0}, 2200);
     REQUIRE(talk.told<RoundFormed>(4).size() == 1);
@@ -125,7 +125,7 @@ TEST_SUITE("orderly end") {
     for (const NodeId node : {1, 2, 3}) talk.send(node, WorkersEnded{.round = 1}, 2400);
     REQUIRE(talk.told<Refused>(4).size() == 1);
     CHECK(talk.told<Refused>(4)[0].reason ==
-          "node4: /opt/python: no such file; the others go on without it");
+          "node4: /opt/python: no such file; the other nodes continue without it");
     CHECK(talk.has<CloseConnection>());
     REQUIRE(talk.told<RoundFormed>(1).size() == 1);
     CHECK(talk.told<RoundFormed>(1)[0].nodes.size() == 3);
