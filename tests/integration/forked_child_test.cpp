@@ -29,7 +29,7 @@ namespace {
 
 const std::string kOfParent =
     "usage: process group \"default\": it belongs to the parent of this process; a forked child "
-    "has to make a group of its own";
+    "must create its own group";
 
 /// What a forked copy of this process says, once it has exited with 0.
 std::string in_child(const std::function<std::string()>& body) {

@@ -14,7 +14,7 @@ using ddprun::DataType;
 /// Required type of an operation's array.
 enum class Kind {
   activation,       ///< of the operation's type
-  weight_gradient,  ///< of the operation's type, or float32 beside bfloat16
+  weight_gradient,  ///< of the operation's type, or float32 with bfloat16
   statistic,        ///< float32; float64 if the operation's type is
   tokens,           ///< int32
   total,            ///< float64

@@ -33,7 +33,7 @@ struct MatrixProduct {
   std::size_t inner = 0;
   bool left_is_transposed = false;
   bool right_is_transposed = false;
-  bool adds = false;  ///< the result may then be float32 beside bfloat16 factors
+  bool adds = false;  ///< the result may then be float32 with bfloat16 factors
 };
 
 /// Gradient of a bias: adds the sum over the rows to `result`.

@@ -57,7 +57,7 @@ ddprun::StepTimeline run_backward(Training& training) {
   return reducer.finish(stream);
 }
 
-/// Of all workers.
+/// Returns the tokens of all workers in a step.
 double tokens_of_step(const Training& training) {
   return static_cast<double>(training.sampler.window_size()) *
          static_cast<double>(training.options.shape.context);

@@ -62,7 +62,7 @@ class Backlog {
   /// Removes the points of a metric that the server refuses, and ignores later ones. Returns how
   /// many it has removed.
   std::size_t refuse(const std::string& metric);
-  /// How many points refuse() has removed and push() has then ignored.
+  /// Returns the number of points that refuse() has removed and push() has ignored since.
   std::size_t refused_count() const { return refused_count_; }
 
   std::size_t size() const { return steps_.points.size() + epochs_.points.size(); }

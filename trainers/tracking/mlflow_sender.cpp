@@ -57,8 +57,8 @@ struct End {
 
 }  // namespace
 
-/// What both threads use. The resolver of the C library may block the sender's thread beyond the
-/// end of the training; the thread is then detached and becomes the only owner.
+/// State shared by both threads. The resolver of the C library may block the sender's thread beyond
+/// the end of the training; the thread is then detached and becomes the only owner.
 struct MlflowSender::Shared {
   Shared(ServerAddress server, const std::string& authorization, ddprun::Log log_of_thread)
       : client(std::move(server), authorization), log(std::move(log_of_thread)) {}
@@ -80,7 +80,7 @@ struct MlflowSender::Shared {
   ddprun::Log log;  ///< the thread's; empty once the thread is detached
 };
 
-/// What was not sent.
+/// Data that was not sent.
 struct MlflowSender::Left {
   bool is_nothing = false;  ///< or the reason is logged already
   std::size_t points = 0;   ///< 0: only the status was not sent

@@ -45,7 +45,7 @@ class MlflowSetup {
   const std::string& mlflow_run() const { return mlflow_run_; }
   /// The run of an earlier training was not found, and mlflow_run() is a new one.
   bool lacks_earlier_run() const { return is_new_ && description_.has_run; }
-  /// That of the description, or of the run that was found.
+  /// Returns the tracking id of the run that was found, or of the description.
   const std::string& tracking_id() const { return description_.tracking_id; }
   /// The metrics of a run that was found; else empty.
   const LastSteps& last_steps() const { return last_steps_; }

@@ -32,7 +32,7 @@ class ModelReducer {
   /// To be called after finish(): blocks until gradients on devices are reduced as well.
   void synchronise();
 
-  /// Of the last layer's place.
+  /// Returns the logging data of the last layer's reducer.
   ddprun::DdpLoggingData logging_data() const { return parts_.back().reducer.logging_data(); }
 
  private:

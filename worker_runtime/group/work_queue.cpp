@@ -372,7 +372,7 @@ std::shared_ptr<void> WorkQueue::allocate(std::size_t bytes, const Device* devic
 void WorkQueue::require_own_process() const {
   if (process_.is_this()) return;
   process_.require("process group \"" + options_.name + "\": it",
-                   "a forked child has to make a group of its own");
+                   "a forked child must create its own group");
 }
 
 void WorkQueue::refuse_second_thread(const Operation& operation) {
@@ -380,7 +380,7 @@ void WorkQueue::refuse_second_thread(const Operation& operation) {
                            "\": " + describe(operation, ranks_) +
                            " was called while another thread was calling a collective or waiting "
                            "for its own: all calls of a group must come from one thread at a time "
-                           "(give each thread a group of its own by new_group)";
+                           "(create a group for each thread with new_group)";
   const auto failure = std::make_exception_ptr(Error(Errc::usage, text));
   {
     const Lock lock(mutex_);

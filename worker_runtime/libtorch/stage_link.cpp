@@ -78,7 +78,7 @@ at::Tensor StageLink::receive_activation(const MicroBatch& micro_batch) {
   if (announcement.dimensions() < 0 || announcement.dimensions() > kDimensionsMax ||
       announcement.type() < 0 || !at::isFloatingType(type)) {
     throw Error(Errc::usage, "pipeline: the output of stage " + std::to_string(stage() - 1) +
-                                 " is of no floating type, so no gradient can come back");
+                                 " has no floating-point type, so it has no gradient");
   }
   const at::IntArrayRef sizes(announcement.sizes(),
                               static_cast<std::size_t>(announcement.dimensions()));

@@ -355,7 +355,7 @@ class GlooBackend : public Backend {
 std::unique_ptr<Backend> module::create(const Member& member) {
   if (member.size > 1 && member.store_port == 0) {
     throw Error(Errc::usage,
-                "several workers need a store to meet at, and MASTER_PORT is not set (start them "
+                "several workers need a store, and MASTER_PORT is not set (start them "
                 "with ddprun, or run a store and set MASTER_ADDR and MASTER_PORT)");
   }
   return std::make_unique<GlooBackend>(member);

@@ -154,7 +154,7 @@ std::unique_ptr<WatchfulBackend> create_on_nodes(const GroupPlace& place,
 
 std::string store_missing_reason(const WorkerEnv& env) {
   if (env.world_size == 1 || env.store().port != 0) return {};
-  return "several workers need a store to meet at, and MASTER_PORT is not set (start them with "
+  return "several workers need a store, and MASTER_PORT is not set (start them with "
          "ddprun, or run a store and set MASTER_ADDR and MASTER_PORT)";
 }
 

@@ -109,7 +109,7 @@ collectives::NodeLayout layout_of(const std::vector<Presence>& workers) {
                     " to " + std::to_string(rank) + " are on node " +
                     std::to_string(workers[rank].node) + ", which has " +
                     std::to_string(workers[rank].local_world_size) +
-                    " workers: those of a node must follow one another");
+                    " workers: ranks of a node must be contiguous");
     }
   }
   return collectives::NodeLayout(counts);

@@ -67,8 +67,8 @@ MPI_Op native_op(ReduceOp op) {
 
 int count_of(Buffer buffer) {
   if (buffer.elements <= std::numeric_limits<int>::max()) return static_cast<int>(buffer.elements);
-  throw Error(Errc::usage, std::to_string(buffer.elements) +
-                               " elements are more than MPI counts (at most 2147483647)");
+  throw Error(Errc::usage,
+              std::to_string(buffer.elements) + " elements exceed MPI's limit of 2147483647");
 }
 
 /// An MPI operator has no user argument, so each combination has a function.

@@ -16,7 +16,7 @@ constexpr std::size_t kUnderWayMax = 32;
 int byte_count(Buffer buffer) {
   if (buffer.bytes() <= std::numeric_limits<int>::max()) return static_cast<int>(buffer.bytes());
   throw Error(Errc::usage, "a message of " + std::to_string(buffer.bytes()) +
-                               " bytes is more than MPI counts (at most 2147483647)");
+                               " bytes exceeds MPI's limit of 2147483647");
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Messages::Messages(MPI_Comm communicator) : communicator_(communicator) {
 void Messages::check_tag(int tag) const {
   if (tag >= 0 && tag <= tag_max_) return;
   throw Error(Errc::usage, "tag " + std::to_string(tag) + " is not within 0.." +
-                               std::to_string(tag_max_) + ", as this MPI wants it");
+                               std::to_string(tag_max_) + ", the range of this MPI");
 }
 
 void Messages::send(Buffer buffer, int to, int tag) {

@@ -239,7 +239,7 @@ void DeviceCollectives::await(void* mark, Deadline deadline) {
   auto& event = *static_cast<cuda::Event*>(mark);
   const auto home = here();
   if (!nccl::await([&] { return event.has_happened(); }, watch_until(deadline)))
-    throw Error(Errc::timeout, "the caller's stream had not come to it " + deadline.describe());
+    throw Error(Errc::timeout, "the caller's stream had not reached it " + deadline.describe());
   events_.give_back(event);
   // The stream may have been released by an abort.
   const std::lock_guard lock(mutex_);

@@ -120,7 +120,7 @@ Envelope Messages::next_envelope(const Operation& operation, Deadline deadline) 
     if (early.size() == kEarlyMessagesMax) {
       sync_.fail_and_throw(FailureKind::mismatch, sync_.names().number(operation.peer),
                            describe(operation) + ": " + std::to_string(kEarlyMessagesMax) +
-                               " messages with other tags came first (no more are kept)");
+                               " messages with other tags are pending (limit)");
     }
     early.push_back(envelope);
   }

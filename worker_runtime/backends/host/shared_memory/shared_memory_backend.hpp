@@ -100,7 +100,7 @@ class SharedMemoryBackend final : public WatchfulBackend {
   bool all_reachable() const;
   void await_untouched() const noexcept;
 
-  // What is done to the data, in data_paths.cpp.
+  // Data movement, in data_paths.cpp.
   void work_on_buffers(const Call& call) const;
   void stage(const Call& call, collectives::Range range, std::byte* to) const;
   void consume(const Call& call, collectives::Range range, const Source& source) const;

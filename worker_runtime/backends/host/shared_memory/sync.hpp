@@ -57,7 +57,8 @@ class Sync {
 
   /// From now on the end of the calling thread counts as the death of this rank.
   void hold_life();
-  /// By the same thread: its end no longer counts as a death. Does nothing without hold_life().
+  /// To be called by the same thread: its end no longer counts as a death. Does nothing without
+  /// hold_life().
   void release_life() noexcept;
 
   /// Publishes the cores on which the calling thread may run. Before this rank's first publish().

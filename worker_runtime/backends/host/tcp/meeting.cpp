@@ -169,7 +169,7 @@ bool PeerMeeting::advance(Outgoing& call) {
     }
   }
   if (call.received == 0 && retry(call)) return false;
-  give_up_address(call, "the listener there is not of this group");
+  give_up_address(call, "the listener is not of this group");
   return !call.socket.is_open();
 }
 

@@ -76,7 +76,7 @@ void Messenger::recv(const Operation& operation, Deadline deadline) {
     if (from.in.size() >= kEarlyMessagesMax) {
       failure_.fail(FailureKind::mismatch, operation.peer,
                     describe(operation) + ": " + std::to_string(kEarlyMessagesMax) +
-                        " messages with other tags came first (no more are kept)");
+                        " messages with other tags are pending (limit)");
     }
     check_peer(operation);
     wait(lock, operation, deadline);
