@@ -143,6 +143,7 @@ TEST_SUITE("process group") {
   TEST_CASE("several groups find room in a limited address space, one that asks for more none") {
     const LimitedAddressSpace limit(std::size_t{2} << 30);
     std::vector<std::vector<ProcessGroup>> groups;
+    groups.reserve(3);
     for (int i = 0; i < 3; ++i) groups.push_back(ProcessGroup::create_in_process(2));
     GroupOptions options;
     options.arena_bytes = std::size_t{2} << 30;
@@ -232,6 +233,7 @@ TEST_SUITE("process group") {
     };
     auto groups = ProcessGroup::create_in_process(2, options);
     std::vector<Work> works;
+    works.reserve(3);
     for (int i = 0; i < 3; ++i) works.push_back(groups[0].barrier());
     const auto deadline = Deadline::after(60s + 30ms);
     std::thread waiter([&] { works.back().wait(deadline); });
