@@ -8,6 +8,7 @@
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/command.hpp"
 
 #include <algorithm>
@@ -18,24 +19,25 @@ namespace ddprun {
 
 namespace {
 
-/// Of one node: a collective error fails all of its workers, and the report names few.
+/// Maximum number of failures of one node: a collective error fails all of its workers, and the
+/// report lists a few.
 constexpr std::size_t kFailuresMax = 16;
 
-/// Of each text of an exit: all failures of a node fit into one message.
+/// Maximum bytes of each text of an exit, so that all failures of a node fit into one message.
 constexpr std::size_t kTextBytesMax = 4 * 1024;
 
-/// The exit with bounded texts, and with those that reports show only of the first failure if it
-/// `is_first`.
+/// Returns the exit with bounded texts, without those that reports show of the first failure only
+/// unless it `is_first`.
 WorkerExited shortened(WorkerExited exit, bool is_first) {
-  const auto shorten = [](std::string& text) { text.resize(std::min(text.size(), kTextBytesMax)); };
-  for (auto* text : {&exit.error_traceback, &exit.hint}) {
-    if (!is_first) text->clear();
+  if (!is_first) {
+    exit.error_traceback.clear();
+    exit.hint.clear();
+    exit.last_lines.clear();
   }
-  if (!is_first) exit.last_lines.clear();
   for (auto* text : {&exit.ended_before, &exit.error_message, &exit.error_traceback, &exit.hint})
-    shorten(*text);
-  if (exit.still_running) shorten(*exit.still_running);
-  for (auto& line : exit.last_lines) shorten(line);
+    membership::cut(*text, kTextBytesMax);
+  if (exit.still_running) membership::cut(*exit.still_running, kTextBytesMax);
+  for (auto& line : exit.last_lines) membership::cut(line, kTextBytesMax);
   return exit;
 }
 

@@ -31,7 +31,7 @@ StopSequence::Steps StopSequence::request(Time now, int signal, std::chrono::mil
     grace_ = std::min(grace_, grace);
     return {};
   }
-  if (grace <= 0ms || !expects_stacks_before_signal()) return this->signal(now, signal, grace);
+  if (grace <= 0ms || !expects_stacks_before_signal()) return send_signal(now, signal, grace);
   phase_ = Phase::stacks_before_signal;
   signal_ = signal;
   grace_ = grace;
@@ -41,12 +41,13 @@ StopSequence::Steps StopSequence::request(Time now, int signal, std::chrono::mil
 }
 
 StopSequence::Steps StopSequence::stacks_taken(Time now) {
-  if (phase_ == Phase::stacks_before_signal) return signal(now, signal_, grace_);
+  if (phase_ == Phase::stacks_before_signal) return send_signal(now, signal_, grace_);
   if (phase_ == Phase::stacks_before_kill) return {kill(now, grace_)};
   return {};
 }
 
-StopSequence::Steps StopSequence::signal(Time now, int signal, std::chrono::milliseconds grace) {
+StopSequence::Steps StopSequence::send_signal(Time now, int signal,
+                                              std::chrono::milliseconds grace) {
   Steps steps{Signal{signal}};
   if (grace <= 0ms) {
     steps.emplace_back(kill(now, grace));

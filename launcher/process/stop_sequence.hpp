@@ -83,7 +83,7 @@ class StopSequence {
 
  private:
   bool takes_stacks_first() const;
-  Steps signal(Time now, int signal, std::chrono::milliseconds grace);
+  Steps send_signal(Time now, int signal, std::chrono::milliseconds grace);
   Step kill(Time now, std::chrono::milliseconds grace);
 
   StacksWhen stacks_;

@@ -19,16 +19,6 @@ static_assert(2 * kReasonBytesMax + kExitBytesMax + kAllFlightsBytesMax +
               kMessageBytesMax / 2);
 static_assert(kRoundNodesMax * (kPlaceFieldsBytes + 2 * kNameBytesMax) + 100 <= kMessageBytesMax);
 
-/// Truncates at a character boundary.
-void cut(std::string& text, std::size_t bytes_max) {
-  constexpr std::string_view kRest = "...";
-  if (text.size() <= bytes_max) return;
-  auto end = bytes_max - kRest.size();
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  text.resize(end);
-  text += kRest;
-}
-
 void bound(WorkersFailing& failing) {
   cut(failing.reason, kReasonBytesMax);
 }
@@ -51,6 +41,15 @@ void bound(Heartbeat&) {}
 void bound(Probed&) {}
 
 }  // namespace
+
+void cut(std::string& text, std::size_t bytes_max) {
+  constexpr std::string_view kRest = "...";
+  if (text.size() <= bytes_max) return;
+  auto end = bytes_max - kRest.size();
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  text += kRest;
+}
 
 NodeMessage within_bounds(NodeMessage message) {
   std::visit([](auto& value) { bound(value); }, message);

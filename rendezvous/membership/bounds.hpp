@@ -32,8 +32,11 @@ inline constexpr std::size_t kNamesListedMax = 64;
 /// quadratically, to some hundred MiB with typical names. Further nodes are spares.
 inline constexpr std::size_t kRoundNodesMax = 4096;
 
-/// The message with its texts cut, a cut one ending in "...", and its lists shortened. Failures
-/// whose exits are too much together stay without them.
+/// Truncates a longer text at a character boundary, ending in "...".
+void cut(std::string& text, std::size_t bytes_max);
+
+/// Returns the message with its texts cut and its lists shortened. Drops exits of failures beyond
+/// kExitBytesMax.
 NodeMessage within_bounds(NodeMessage message);
 
 /// Applies the same bounds to a list of failures.

@@ -134,6 +134,9 @@ bool is_sound(const Any&) {
 bool is_sound(const Leave& leave) {
   return leave.signal >= 0 && leave.signal <= kSignalMax;
 }
+bool is_sound(const StopWorkers& stop) {
+  return stop.signal >= 0 && stop.signal <= kSignalMax;
+}
 bool is_sound(const RunOutcome& outcome) {
   return outcome.signal >= 0 && outcome.signal <= kSignalMax && outcome.rounds >= 0;
 }

@@ -193,10 +193,10 @@ class NodeStateMachine {
   std::chrono::milliseconds give_up_after_;
   std::chrono::milliseconds pause_;  ///< pause before the next connection attempt
   std::string last_problem_;         ///< latest connection error
-  std::optional<Time>
-      first_unproven_refusal_;  ///< first of the latest consecutive unauthenticated refusals
-  std::string loss_;            ///< why the joined connection ended; empty while connected
-  Time next_announcement_;      ///< of the loss
+  /// first of the latest consecutive unauthenticated refusals
+  std::optional<Time> first_unproven_refusal_;
+  std::string loss_;        ///< why the joined connection ended; empty while connected
+  Time next_announcement_;  ///< of the loss
   std::chrono::milliseconds announcement_pause_;
 
   Link link_ = Link::none;

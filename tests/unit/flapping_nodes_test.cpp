@@ -114,8 +114,7 @@ TEST_SUITE("short stays") {
     CHECK(run.talk.told<Waiting>(run.visitor)[0].text ==
           "this node has come and gone, or was left out because of a cut, 3 times in a row, each "
           "time within 300 s; the other nodes continue without it for up to 10 s before it may "
-          "disturb "
-          "them again");
+          "disturb them again");
     CHECK(run.talk.coordination().next_wake() == Talk::at(run.now + 10'000));
     // A round that begins meanwhile for another reason is not its either.
     run.talk.send(2, Leave{"was asked to stop by SIGTERM"}, run.now);

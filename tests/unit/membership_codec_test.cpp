@@ -162,16 +162,28 @@ TEST_SUITE("membership codec") {
     CHECK(is_refused_as(failed(0, -1)));
     CHECK(is_refused_as(failed(0, std::numeric_limits<double>::infinity())));
     CHECK(is_refused_as(failed(0, std::numeric_limits<double>::quiet_NaN())));
+    const auto exited = [](const WorkerExited& exit) {
+      return WorkersEnded{.failures = {{.exit = exit}}};
+    };
+    CHECK_FALSE(is_refused_as(exited({.signal = kSignalMax})));
+    CHECK(is_refused_as(exited({.signal = kSignalMax + 1})));
+    CHECK(is_refused_as(exited({.rank = -1})));
+    CHECK(is_refused_as(exited({.ran_seconds = std::numeric_limits<double>::infinity()})));
     const auto most = static_cast<std::uint32_t>(kProbedNodesMax);
     CHECK_FALSE(is_refused_as(Probed{1, std::vector<std::uint32_t>(most)}));
     CHECK(is_refused_as(Probed{1, std::vector<std::uint32_t>(most + 1)}));
     CHECK(is_refused_as(Join{.probe = {.host = std::string(kAddressBytesMax + 1, '1')}}));
-    std::string bytes;
-    append_message(bytes, Finish{{.rounds = -1}});
-    MessageReader<CoordinatorMessage> reader;
-    reader.feed(bytes);
-    CHECK_FALSE(reader.next());
-    CHECK(reader.is_malformed());
+    const CoordinatorMessage from_coordinator[] = {Finish{{.rounds = -1}},
+                                                   StopWorkers{0, "", true, kSignalMax + 1},
+                                                   StopWorkers{0, "", true, -1}};
+    for (const auto& message : from_coordinator) {
+      std::string bytes;
+      append_message(bytes, message);
+      MessageReader<CoordinatorMessage> reader;
+      reader.feed(bytes);
+      CHECK_FALSE(reader.next());
+      CHECK(reader.is_malformed());
+    }
   }
 
   TEST_CASE("random bytes never harm the reader") {

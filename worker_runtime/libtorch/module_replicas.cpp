@@ -80,8 +80,7 @@ void require_apart(const Module& one, const Module& other) {
   if (std::find_first_of(ours.begin(), ours.end(), theirs.begin(), theirs.end()) != ours.end()) {
     refuse(
         "two replicas share a parameter or buffer: the function that makes a module must create "
-        "all "
-        "of its tensors");
+        "all of its tensors");
   }
 }
 
