@@ -30,18 +30,18 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// Signals that have a meaning of their own unless the plan lets them stop the run.
+/// Signals with a special meaning, unless the plan uses them to stop the run.
 const std::vector<int>& other_signals() {
   static const std::vector<int> signals = {SIGUSR1, SIGUSR2, SIGQUIT, SIGRTMIN};
   return signals;
 }
 
-/// Ctrl-\ in a terminal, and a signal that no other launcher gives a meaning.
+/// Ctrl-\ in a terminal, and a signal that other launchers do not use.
 bool asks_for_stacks(int signal) {
   return signal == SIGQUIT || signal == SIGRTMIN;
 }
 
-/// nohup's way to say that the end of the terminal is not the end of the run.
+/// nohup ignores SIGHUP so that the run survives its terminal.
 bool is_hang_up_ignored() {
   struct sigaction action {};
   return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -74,7 +74,7 @@ class Agent::Impl {
 
   asio::awaitable<RunFinished> run() {
     guardian_watch_.start();
-    // Signals are watched for as long as the run lasts; the group joins both before it goes on.
+    // Signals are handled during the whole run; the group waits for both coroutines.
     auto start_notice = [this](std::uint16_t port) { tell_of_start(port); };
     auto end = asio::co_spawn(executor_, run_.run(std::move(start_notice)), asio::deferred);
     auto watch = asio::co_spawn(executor_, watch_signals(), asio::deferred);
@@ -140,7 +140,7 @@ class Agent::Impl {
               std::to_string(std::chrono::round<std::chrono::seconds>(duration).count()) + " s"});
   }
 
-  /// The first request stops the workers in an orderly way, another one kills them.
+  /// The first signal stops the workers in an orderly way, the second one kills them.
   void handle_stop_signal(int signal) {
     switch (stop_requests_.take(signal, StopRequests::Clock::now())) {
       case StopRequests::Meaning::stop:

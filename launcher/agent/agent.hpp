@@ -1,5 +1,5 @@
-// The agent of one node: runs the workers of a plan, handles signals and returns how the run ended.
-// Everything that happens is an Event.
+// The agent of one node: runs the workers of a plan, handles signals and returns the result of the
+// run. Reports events only; prints nothing. Runs on the executor's single thread.
 #pragma once
 
 #include "launcher/agent/run_folder.hpp"
@@ -17,14 +17,13 @@ namespace ddprun {
 
 class Agent {
  public:
-  /// All of the arguments outlive the agent. `events` gets everything that happens, RunFinished
-  /// last.
+  /// All arguments outlive the agent. `events` receives all events, RunFinished last.
   Agent(boost::asio::any_io_executor executor, const LaunchPlan& plan, RunFolder& folder,
         Containment& containment, OutputRouter& router, EventSink& events);
   ~Agent();
 
-  /// Runs the plan to its end. Signals of the plan end it in an orderly way. Throws Error if the
-  /// store cannot be started; what fails after RunStarted ends in a RunFinished.
+  /// Runs the plan to its end; the plan's stop signals end it in an orderly way. Throws Error if
+  /// the store cannot be started; failures after RunStarted end in a RunFinished.
   boost::asio::awaitable<RunFinished> run();
 
  private:

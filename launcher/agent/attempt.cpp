@@ -26,15 +26,15 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Far longer than a worker takes from its failure to its end, unless it has much to clean up.
+// Far longer than a worker needs from its failure to its exit, unless it has much to clean up.
 constexpr auto kCulpritGrace = std::chrono::milliseconds(500);
 
-/// The rank to blame when the reason lies on another node.
+/// Culprit if the cause is on another node.
 constexpr int kNobodyHere = -1;
 
 using Seconds = std::chrono::duration<double>;
 
-// In a collective: longer than steps of a training that goes on take.
+// Minimum wait in a collective that is reported; longer than the steps of a healthy training.
 constexpr auto kLongWait = Seconds(30);
 
 }  // namespace
@@ -77,7 +77,7 @@ class Attempt::Impl {
     retry_.end();
     if (group_ == nullptr) return;
     if (course_ == Course::going_on) {
-      // Who stops a run that hangs wants to know where; others are always on their way somewhere.
+      // The position helps to diagnose a run that hangs; a healthy run is always somewhere.
       record_flights();
       report_stalled(recorded_, kLongWait);
       begin_orderly_end(signal);
@@ -104,8 +104,8 @@ class Attempt::Impl {
  private:
   enum class Course : std::uint8_t {
     going_on,
-    winding_up,  ///< the workers have been asked to stop, and nothing is amiss
-    stopping,    ///< nobody need go on with the others
+    winding_up,  ///< the workers were asked to stop; no failure
+    stopping,    ///< the collectives are aborted
   };
 
   void begin_orderly_end(int signal) {
@@ -116,7 +116,7 @@ class Attempt::Impl {
   const LaunchPlan& plan() const { return surroundings_.plan; }
   void tell(const Event& event) { emit(surroundings_.events, event); }
 
-  /// Reports name only folders that stay after the run.
+  /// Reports name only folders that remain after the run.
   void forget_empty_folders() {
     std::error_code ignored;
     for (auto& exit : end_.exits) {
@@ -126,7 +126,7 @@ class Attempt::Impl {
     }
   }
 
-  /// Makes the control page and the workers' folders. Returns nothing if that has failed, or if the
+  /// Creates the control page and the workers' folders. Returns nullopt on failure, or if the
   /// attempt is to end.
   asio::awaitable<std::optional<control::ControlPage>> make_files() {
     while (!retry_.has_ended()) {
@@ -148,7 +148,7 @@ class Attempt::Impl {
     co_return std::nullopt;
   }
 
-  /// Returns the error of the operating system, and sets `rank` to the worker that it concerns.
+  /// Returns the error of the operating system, and sets `rank` to the affected worker.
   std::optional<Error> try_to_make_files(std::optional<control::ControlPage>& page, int& rank) {
     const auto& workers = plan().workers;
     try {
@@ -168,7 +168,7 @@ class Attempt::Impl {
     }
   }
 
-  /// From the start of the workers until nothing is left of them.
+  /// From the start of the workers to the end of all their processes.
   asio::awaitable<void> live(control::ControlPage page) {
     WorkerGroup group(surroundings_.executor, facts_.attempt, surroundings_.containment,
                       surroundings_.router, std::move(page), warnings_to(surroundings_.events),
@@ -213,8 +213,8 @@ class Attempt::Impl {
     end_.exits.push_back(exit_of(failure, facts_.placement.first_rank));
   }
 
-  /// Until nothing is left of the group. The exits come out in the order in which the deaths were
-  /// noticed.
+  /// Returns when all processes of the group have ended. Orders the exits by the time at which the
+  /// deaths were detected.
   asio::awaitable<void> watch_workers(WorkerGroup& group) {
     std::map<int, std::size_t> notice;  // rank -> position
     for (const auto& unstarted : end_.exits) notice.emplace(unstarted.rank, notice.size());
@@ -245,7 +245,7 @@ class Attempt::Impl {
               });
   }
 
-  /// Workers that could not be killed have been reported by their exits.
+  /// Workers that could not be killed are already reported by their exits.
   void note_left(const Swept& swept) {
     std::vector<std::string> reports;
     for (std::size_t i = 0; i < swept.left.size(); ++i) {
@@ -277,13 +277,13 @@ class Attempt::Impl {
     }
   }
 
-  /// Whether somebody waits for a worker that has ended well. At the first failure that may be seen
-  /// best: those that waited have failed since.
+  /// Detects a worker that ended successfully while other ranks wait for it. The flights at the
+  /// first failure are preferred: ranks that waited then may have failed since.
   void check_early_exit() {
     if (course_ != Course::going_on || end_.exits.empty()) return;
     auto early_exit = find_early_exit(end_.exits, end_.flights);
     if (!early_exit) {
-      // Not all of those that wait had come to it when the first of them failed.
+      // Some of the waiting ranks may have entered the collective after the first failure.
       auto flights = group_->flights();
       early_exit = find_early_exit(end_.exits, flights);
       if (early_exit && !end_.flights.empty()) end_.flights = std::move(flights);
@@ -296,14 +296,14 @@ class Attempt::Impl {
     stop_survivors(exit.rank, reason);
   }
 
-  /// Of a worker that was asked to stop: whether it ended in another way than by being asked.
+  /// Returns true if a worker that was asked to stop ended by anything but that request.
   bool has_crashed(const WorkerExited& exit) const {
     const bool is_by_request = exit.signal == asked_by_ || exit.exit_code == 128 + asked_by_;
     return exit.failed() && !is_by_request;
   }
 
-  /// A worker that failed because a peer did may be noticed before that peer, which is still on its
-  /// way out: stopped now it could not say why. So it is given a moment.
+  /// A worker that failed because of a peer may be detected before that peer, which would lose its
+  /// error message if it were stopped now. Waits for the peer for a short time.
   void react_to_failure(int rank, const std::string& message, bool is_victim,
                         const std::string& reason) {
     note_flights();
@@ -316,7 +316,7 @@ class Attempt::Impl {
     });
   }
 
-  /// At the first failure, before the others hear of it: how far they had come by themselves.
+  /// Records the progress at the first failure, before the others are aborted.
   void note_flights() {
     if (course_ != Course::going_on || !end_.flights.empty()) return;
     record_flights();
@@ -342,7 +342,7 @@ class Attempt::Impl {
     recorded_at_ = std::chrono::system_clock::now();
   }
 
-  /// What was recorded last, in the log folder: when nothing is in a hurry any more.
+  /// Writes the last recorded flights to the log folder, after all processes have ended.
   void keep_flights() {
     if (!surroundings_.folder.is_kept()) return;
     for (const auto& flights : recorded_) {
@@ -361,8 +361,8 @@ class Attempt::Impl {
     }
   }
 
-  /// The group fails as a unit: what still runs is asked to stop, once. Those that have been asked
-  /// before learn that there are others no more.
+  /// The group fails as a unit: aborts its collectives and asks the remaining workers to stop,
+  /// unless they have already been asked.
   void stop_survivors(int culprit, const std::string& reason) {
     const auto before = std::exchange(course_, Course::stopping);
     if (before == Course::stopping) return;
@@ -370,7 +370,7 @@ class Attempt::Impl {
     group_->abort(culprit, reason);
     if (before == Course::winding_up) return;
     auto ranks = group_->running();
-    // A dying culprit, too, has only so much time to end.
+    // A dying culprit is subject to the same grace period.
     const bool is_nobody_left = ranks.empty();
     std::erase(ranks, culprit);
     if (!is_nobody_left) ask_to_stop(ranks, reason);
@@ -388,12 +388,12 @@ class Attempt::Impl {
   FailureNotice notice_;
   StartRetry retry_;
   LimitTimer culprit_timer_;
-  WorkerGroup* group_ = nullptr;  ///< from the start of the workers until nothing is left of them
+  WorkerGroup* group_ = nullptr;  ///< null unless processes of the workers may exist
   bool are_started_ = false;
   bool awaits_culprit_ = false;
   Course course_ = Course::going_on;
-  int asked_by_ = 0;                   ///< the signal, once the course is another
-  std::vector<RankFlights> recorded_;  ///< when it was looked last, and when that was
+  int asked_by_ = 0;                   ///< stop signal; 0: none
+  std::vector<RankFlights> recorded_;  ///< by the last record_flights()
   std::chrono::system_clock::time_point recorded_at_;
   AttemptEnd end_;
 };

@@ -1,6 +1,6 @@
-// One life of this node's workers: started together, watched, all stopped when one fails, and what
-// they left swept up. Knows nothing of other attempts or other nodes; what follows is decided
-// elsewhere. Runs on the agent's one thread.
+// One attempt on this node: starts the workers together, watches them, stops all when one fails,
+// and stops the processes that they leave behind. Independent of other attempts and nodes; the
+// caller decides what follows. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/agent/run_folder.hpp"
@@ -22,7 +22,7 @@
 
 namespace ddprun {
 
-/// What attempts are made with: the same for all of a run. Everything outlives the attempts.
+/// Arguments that all attempts of a run share. All members outlive the attempts.
 struct AttemptSurroundings {
   boost::asio::any_io_executor executor;
   const LaunchPlan& plan;
@@ -32,51 +32,52 @@ struct AttemptSurroundings {
   EventSink& events;
 };
 
-/// How an attempt ended on this node.
+/// Result of an attempt on this node.
 struct AttemptEnd {
-  /// Every worker, in the order in which their deaths were noticed; or the one that could not be
-  /// started, with the others stopped.
+  /// All workers in the order in which their deaths were detected; or the worker that could not be
+  /// started, and the others, which were stopped.
   std::vector<WorkerExited> exits;
-  /// Why the run must end: an error at the start that cannot pass.
+  /// Permanent start error that must end the run.
   std::optional<WorkerNotStarted> not_started;
   bool have_workers_started = false;
-  /// How far each had come in its collectives when the first failure was noticed.
+  /// Progress of each rank in its collectives when the first failure was detected.
   std::vector<RankFlights> flights{};
-  /// Describes the processes that could not be killed; nothing: all have ended.
+  /// Describes the processes that could not be killed; nullopt if all have ended.
   std::optional<std::string> still_running{};
 };
 
 class Attempt {
  public:
-  /// Gets the reason as soon as a worker has failed and the others are being stopped, or when one
-  /// crashes that was asked to stop.
+  /// Receives the reason when a worker has failed and the others are about to be stopped, or when a
+  /// worker crashes after it was asked to stop.
   using FailureNotice = std::function<void(const std::string& reason)>;
 
-  /// `facts` without what the attempt makes itself: control page and folders.
+  /// `facts` without the control page and the folders, which the attempt creates.
   Attempt(const AttemptSurroundings& surroundings, AttemptFacts facts, FailureNotice notice = {});
   ~Attempt();
 
-  /// To be called once. Returns when nothing is left of the workers.
+  /// Must be called once. Returns when all processes of the workers have ended or were given up.
   boost::asio::awaitable<AttemptEnd> run();
 
-  // The following may be called at any time and do nothing before and after the workers' life.
-  // Those that stop the workers also end the retries of their start.
+  // The following may be called at any time, and do nothing while no workers run. Functions that
+  // stop the workers also end the retries of their start.
 
   void forward(int signal);
 
-  /// Tells of the stacks of all workers, which go on. False if there are none.
+  /// Reports the stacks of all workers, which continue to run. Returns false if there are no
+  /// workers.
   bool take_stacks(const std::string& reason);
 
-  /// Asks all workers to stop and kills what is left after `grace`. Their collectives go on until
-  /// one of them crashes.
+  /// Asks all workers to stop, and kills the remaining ones after `grace`. Their collectives
+  /// continue unless a worker crashes.
   void stop(int signal, std::chrono::milliseconds grace);
 
-  /// The attempt is over for a reason that lies outside of this node: tells the workers' runtimes
-  /// and stops them as after a failure, or kills them.
+  /// Ends the attempt for a cause outside this node: aborts the collectives and stops the workers
+  /// as after a failure. If `at_once`, kills them.
   void abort(const std::string& reason, bool at_once);
 
-  /// The attempt is over although all is well, here and elsewhere: stops the workers, whose
-  /// collectives go on until one of them crashes.
+  /// Ends the attempt without a failure: stops the workers, whose collectives continue unless a
+  /// worker crashes.
   void wind_up(const std::string& reason);
 
  private:

@@ -9,21 +9,21 @@ namespace ddprun {
 
 namespace {
 
-// Parts of messages. Gloo begins each error of a connection with the place in its sources.
+// Parts of messages. Gloo's connection errors begin with the source location.
 constexpr std::string_view kPeerFailureWords[] = {
     "PeerFailed",       // the worker runtime's exception
     "gloo/transport/",  // "[.../gloo/transport/tcp/pair.cc:598] Connection closed by peer"
-    "Gloo connectFullMesh failed",    // a peer went before all were connected
+    "Gloo connectFullMesh failed",    // a peer ended before all were connected
     "ncclRemoteError",                // "... or a remote process exiting prematurely"
-    "NCCL communicator was aborted",  // by the watchdog, after another one's failure
-    "Watchdog caught collective operation timeout",  // somebody did not come
+    "NCCL communicator was aborted",  // by the watchdog, after the failure of a peer
+    "Watchdog caught collective operation timeout",  // a peer did not enter the collective
 };
 
 // "timeout: barrier(), collective 3 of the group: rank(s) 1 had not entered it within 2 s".
 constexpr std::string_view kLateRanks = " had not entered it";
 
-/// From the last traceback on, or all lines: what was printed before may tell of errors that were
-/// handled.
+/// Returns the lines from the last traceback on, or all lines. Earlier output may contain errors
+/// that were handled.
 std::string last_words(const std::vector<std::string>& lines) {
   const auto last = std::find(lines.rbegin(), lines.rend(), "Traceback (most recent call last):");
   std::string text;

@@ -1,7 +1,6 @@
-// Whose doing a worker's failure is: in a collective all ranks fail when one does, and those that
-// only say that another one has gone are its victims. Pure functions over what workers leave behind
-// in words; no more than a guess, which decides whom a report names first and for whom the agent
-// waits a moment, nothing else.
+// Separates root causes from consequences: when one rank fails in a collective, all others fail
+// with errors about it. Pure functions of error messages and output. The result is a heuristic; it
+// decides only the order of failures in reports, and how long the agent waits for the root cause.
 #pragma once
 
 #include "launcher/report/event.hpp"
@@ -11,17 +10,17 @@
 
 namespace ddprun {
 
-/// Whether this message, of an exception or from an error file, says that another worker failed:
-/// the worker runtime's, Gloo's and NCCL's words are known.
+/// Returns true if the message of an exception or error file reports the failure of another worker.
+/// Recognises messages of the worker runtime, Gloo and NCCL.
 bool blames_a_peer(std::string_view message);
 
-/// Whether this message of the worker runtime says that its timeout passed before other ranks had
-/// entered a collective.
+/// Returns true if the message of the worker runtime reports a timeout that passed before all ranks
+/// had entered a collective.
 bool names_late_ranks(std::string_view message);
 
-/// Whether a worker ended because another one failed: by its error file, or by the last lines of
-/// its standard error if it recorded nothing and was not killed by a signal other than its own
-/// SIGABRT.
+/// Returns true if a worker ended because another one failed: according to its error file, or to
+/// the last lines of its standard error if it has no error file and was not killed by a signal
+/// other than its own SIGABRT.
 bool is_victim_of_a_peer(const WorkerExited& exit);
 
 /// Returns the failed workers, root cause first: workers that failed on their own before those that

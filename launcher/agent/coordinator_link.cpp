@@ -24,11 +24,11 @@ using namespace membership;
 
 namespace {
 
-/// A store answers within milliseconds, and the operator waits for the reason.
+/// A store responds within milliseconds, and the operator waits for the reason.
 constexpr auto kProbeTimeout = std::chrono::seconds(1);
 
-/// Until the first probe of a silent peer; doubled for each further one. A coordinator usually
-/// answers within milliseconds.
+/// Delay before the first probe of a silent peer; doubled for each further one. A coordinator
+/// usually responds within milliseconds.
 constexpr std::chrono::milliseconds kProbeInterval = std::chrono::seconds(1);
 
 std::string torchrun_text() {
@@ -131,7 +131,7 @@ asio::awaitable<void> CoordinatorLink::on_message(Connection connection) {
 }
 
 /// Probes a peer that closed the connection without sending anything. Open runs only: a coordinator
-/// with a secret would take the probe for a torchrun.
+/// with a secret would treat the probe as a torchrun client.
 asio::awaitable<std::string> CoordinatorLink::find_end_reason(Connection connection) {
   if (!connection->is_silent() || secret_ != nullptr) co_return connection->end_reason();
   auto probe = has_torchrun(endpoint_, plan_.run_id, Deadline::after(kProbeTimeout));
@@ -139,8 +139,8 @@ asio::awaitable<std::string> CoordinatorLink::find_end_reason(Connection connect
   co_return is_torchrun ? torchrun_text() : connection->end_reason();
 }
 
-/// Newer stores of PyTorch do not close a connection whose bytes they do not understand. Open runs
-/// only, as above.
+/// Recent PyTorch stores keep a connection open after bytes that they cannot parse. Open runs only,
+/// as above.
 void CoordinatorLink::start_probes(const Connection& connection) {
   if (secret_ != nullptr) return;
   asio::co_spawn(executor_, probe_silent(shared_from_this(), connection),
@@ -150,8 +150,8 @@ void CoordinatorLink::start_probes(const Connection& connection) {
                  });
 }
 
-/// Until the peer sends something: a torchrun that starts at the same time may write its keys
-/// later.
+/// Repeats until the peer sends something: a torchrun that starts at the same time may write its
+/// keys later.
 asio::awaitable<void> CoordinatorLink::probe_silent(std::shared_ptr<CoordinatorLink> self,
                                                     Connection connection) {
   const auto is_silent = [&] { return self->connection_ == connection && connection->is_silent(); };
@@ -167,7 +167,7 @@ asio::awaitable<void> CoordinatorLink::probe_silent(std::shared_ptr<CoordinatorL
   }
 }
 
-/// The node connects again, also after a failure of this process such as a lack of memory.
+/// The node reconnects, also after a failure of this process such as exhausted memory.
 void CoordinatorLink::lose(const std::string& reason) {
   disconnect();
   take(ConnectionLost{reason});

@@ -1,6 +1,5 @@
-// An agent's connection to the coordinator: one after the other, as
-// membership/node_state_machine.hpp asks for them. Makes no decisions of a run. Runs on the agent's
-// one thread.
+// An agent's connections to the coordinator, one at a time, as membership/node_state_machine.hpp
+// requests them. Makes no decisions. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -22,18 +21,18 @@ namespace ddprun {
 
 class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
  public:
-  /// Neither is called after close().
+  /// Not called after close().
   struct Listener {
     std::function<void(const membership::NodeEvent& event)> take;
     std::function<void(const std::string& text)> note;  ///< for the operator
   };
 
-  /// `plan` outlives this, and so does `secret`, which is null in an open run.
+  /// `plan` outlives this object, and so does `secret`, which is null in an open run.
   CoordinatorLink(boost::asio::any_io_executor executor, const LaunchPlan& plan,
                   const security::Secret* secret, Listener listener);
 
-  /// Connects to where the coordinator is found, if that can be done before `give_up`; leads to
-  /// Connected, ConnectionLost or JoinRejected.
+  /// Connects to the coordinator that `finding` returns, until `give_up`. Results in Connected,
+  /// ConnectionLost or JoinRejected.
   void connect(boost::asio::awaitable<membership::Found> finding, membership::Time give_up);
 
   /// Does nothing without a connection.
@@ -42,7 +41,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   void disconnect();
   void close();
 
-  /// The coordinator's address, without port; empty without a connection.
+  /// Returns the coordinator's address without port; empty without a connection.
   std::string peer_address() const;
 
  private:
@@ -64,9 +63,9 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   const LaunchPlan& plan_;
   const security::Secret* secret_;
   Listener listener_;
-  StoreEndpoint endpoint_;                             ///< of the coordinator, when last found
+  StoreEndpoint endpoint_;                             ///< of the last coordinator found
   membership::Coordinator* local_ = nullptr;           ///< joined without a connection, or null
-  Connection connection_;                              ///< null: none
+  Connection connection_;                              ///< null without a connection
   std::unique_ptr<membership::ProbeListener> probes_;  ///< since the latest connection
   boost::asio::steady_timer probe_timer_;              ///< until the next probe of a silent peer
   bool is_closed_ = false;

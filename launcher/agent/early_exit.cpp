@@ -17,9 +17,9 @@ const control::GroupFlightRecord* find_group(const control::WorkerFlights& worke
   return found == worker.groups.end() ? nullptr : &*found;
 }
 
-/// Whether it is known that the rank has not made the group, although it is one of its ranks, if
-/// there is no record of it. Records of groups that have ended may have been replaced by others,
-/// and of large groups it is not recorded who is in them.
+/// Returns true if a missing record proves that the rank, a member of the group, has not created
+/// the group. Records of ended groups may have been overwritten, and members of large groups are
+/// not recorded.
 bool is_known(int rank, const std::string& name, const std::vector<RankFlights>& flights) {
   bool is_known = false;
   for (const auto& one : flights) {

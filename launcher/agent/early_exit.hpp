@@ -1,5 +1,5 @@
-// A worker that ends with exit code 0 has done its part, unless others wait for it in a collective
-// or to make a group: they would wait until their time limit. Pure.
+// Detects workers that end with exit code 0 while other ranks wait for them in a collective or in
+// the creation of a group, and would wait until their timeout. Pure.
 #pragma once
 
 #include "launcher/report/event.hpp"
@@ -12,14 +12,14 @@
 namespace ddprun {
 
 struct EarlyExit {
-  std::size_t exit = 0;  ///< which of the exits is its
+  std::size_t exit = 0;  ///< index into the exits
   std::string before;    ///< WorkerExited::ended_before
 
   bool operator==(const EarlyExit&) const = default;
 };
 
-/// The first of `exits` that succeeded although others wait for its rank, as far as `flights` tell
-/// for certain.
+/// Returns the first of `exits` that succeeded although other ranks wait for its rank, if `flights`
+/// prove it.
 std::optional<EarlyExit> find_early_exit(const std::vector<WorkerExited>& exits,
                                          const std::vector<RankFlights>& flights);
 

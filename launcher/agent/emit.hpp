@@ -1,4 +1,4 @@
-// How the agent's parts tell what happens.
+// Helpers with which the agent's parts emit events.
 #pragma once
 
 #include "launcher/report/event.hpp"
@@ -10,7 +10,7 @@ inline void emit(EventSink& events, const Event& event) {
   events.take(event, std::chrono::system_clock::now());
 }
 
-/// For parts that speak of themselves; what they say below a warning is not for operators.
+/// Returns a log for components that do not know events. Lines below warn are dropped.
 inline Log warnings_to(EventSink& events) {
   return [&events](LogLevel level, std::string_view line) {
     if (level >= LogLevel::warn) emit(events, Warning{std::string(line)});

@@ -1,4 +1,4 @@
-// The usual cause and remedy of a failure, by the last lines of the worker. Pure.
+// Hints about the usual cause and remedy of a failure, from the last lines of the worker. Pure.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"

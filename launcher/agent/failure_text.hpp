@@ -1,4 +1,4 @@
-// What an exception says to the operator.
+// Messages and exit codes for exceptions.
 #pragma once
 
 #include <exception>
@@ -6,11 +6,12 @@
 
 namespace ddprun {
 
-/// The exception's message. Failures of Boost's, which name the place in its headers, become what
-/// the system said and what may help.
+/// Returns the exception's message. For Boost's exceptions, which contain source locations, returns
+/// the system's message and a remedy instead.
 std::string failure_text(const std::exception_ptr& failure);
 
-/// Of a process that ends by it: that of a usage error or of a failure.
+/// Returns the exit code of a process that ends with the exception: for a usage error or for a
+/// failure.
 int exit_code_of(const std::exception_ptr& failure);
 
 }  // namespace ddprun

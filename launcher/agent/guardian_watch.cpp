@@ -16,8 +16,8 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Somebody who kills that many means it, or no guardian can live here (no /proc, no memory): one
-// after the other would be started for as long as the run lasts.
+// More kills than this are intended, or no guardian can run here (no /proc, no memory). Without a
+// limit, guardians would be started for the rest of the run.
 constexpr int kReplacementsMax = 10;
 
 }  // namespace
@@ -44,7 +44,7 @@ class GuardianWatch::Impl {
   }
 
  private:
-  /// Another one may have taken its place on purpose.
+  /// The guardian may have been replaced on purpose.
   void notice() {
     if (containment_.guardian_pid() == watched_) return replace();
     watch();

@@ -1,5 +1,4 @@
-// Puts another guardian in the place of one that was killed, at once. Runs on the agent's one
-// thread.
+// Replaces a guardian that was killed, immediately. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/process/containment.hpp"
@@ -13,11 +12,11 @@ namespace ddprun {
 
 class GuardianWatch {
  public:
-  /// `containment` and `events` outlive it. Tells of each guardian that was killed.
+  /// `containment` and `events` outlive this object. Reports each guardian that was killed.
   GuardianWatch(boost::asio::any_io_executor executor, Containment& containment, EventSink& events);
   ~GuardianWatch();
 
-  /// Begins to watch. To be called once.
+  /// Starts the watch. Must be called once.
   void start();
 
  private:

@@ -1,5 +1,6 @@
-// Which node hosts the rendezvous of a run: the only one; the one that has the endpoint's address
-// or was told to; or the one that is elected through etcd. Runs on the agent's one thread.
+// Determines the node that hosts the rendezvous of a run: the only node; the node that has the
+// endpoint's address or that is configured as host; or the node that is elected through etcd. Runs
+// on the agent's thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -19,21 +20,22 @@ namespace ddprun {
 
 class HostSearch {
  public:
-  /// `plan` outlives this; `users` may take part on this machine. Throws Error if the secret's file
-  /// cannot be used.
+  /// `plan` outlives this object. `users` are admitted on this machine. Throws Error if the
+  /// secret's file cannot be used.
   HostSearch(boost::asio::any_io_executor executor, const LaunchPlan& plan, UserCheck users,
              Log log);
 
-  /// The host, as this node sees it; null if it was interrupted. `self` is what this node will say
-  /// of itself, and `on_renewal` hears of each term of its own. Throws Error if the endpoint's
-  /// name stays unknown (Errc::network), or this node cannot listen there. Called once.
+  /// Returns the host, local or remote; null if interrupted. `self` is this node's join request;
+  /// `on_renewal` is called for each term that this node wins or renews. Throws Error if the
+  /// endpoint's name cannot be resolved (Errc::network), or this node cannot listen there. Called
+  /// once.
   boost::asio::awaitable<std::unique_ptr<membership::Host>> find(membership::Join self,
                                                                  etcd::TermNotice on_renewal);
 
-  /// A name that is not known may be looked up for long.
+  /// Ends find() early, which may resolve an unknown name for a long time.
   void interrupt();
 
-  /// Null in an open run.
+  /// Returns null in an open run.
   const security::Secret* secret() const { return secret_ ? &*secret_ : nullptr; }
 
  private:
@@ -41,7 +43,7 @@ class HostSearch {
   const LaunchPlan& plan_;
   const UserCheck users_;
   Log log_;
-  const std::optional<security::Secret> secret_;  ///< nothing: the run is open
+  const std::optional<security::Secret> secret_;  ///< nullopt in an open run
   boost::asio::cancellation_signal interruption_;
   bool is_interrupted_ = false;
 };

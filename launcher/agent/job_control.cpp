@@ -15,7 +15,7 @@ std::chrono::steady_clock::duration suspend(Containment& containment, OutputRout
   const auto begin = std::chrono::steady_clock::now();
   router.leave_terminal();
   containment.freeze();
-  // The shell is told of a SIGTSTP, as it is of any other program.
+  // The shell sees a SIGTSTP, as from any other program.
   ::raise(SIGTSTP);
   containment.thaw();
   const auto duration = std::chrono::steady_clock::now() - begin;

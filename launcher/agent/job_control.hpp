@@ -1,4 +1,4 @@
-// Ctrl-Z: suspends the whole run, and its clock, with the agent. Runs on the agent's one thread.
+// Ctrl-Z: suspends the whole run, including its clock, with the agent. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/output/output_router.hpp"
@@ -8,14 +8,14 @@
 
 namespace ddprun {
 
-/// True if SIGTSTP means what it usually does: a program that ignores it was started so that
-/// nothing should suspend it.
+/// Returns true if SIGTSTP has its default action. A parent that ignores it does not want the
+/// program to be suspended.
 bool can_be_suspended();
 
-/// Freezes everything that the run has started, stops this process as SIGTSTP does by default, and
-/// continues the rest on SIGCONT. Blocks meanwhile; returns for how long. SIGTSTP must have its
-/// default action. Returns at once where the kernel does not stop the process because no shell
-/// would ever continue it.
+/// Freezes all processes of the run, stops this process as SIGTSTP does by default, and continues
+/// the others on SIGCONT. Blocks meanwhile, and returns the duration. REQUIRES: SIGTSTP has its
+/// default action. Returns immediately if the kernel does not stop the process because it belongs
+/// to no shell that could continue it.
 std::chrono::steady_clock::duration suspend(Containment& containment, OutputRouter& router);
 
 }  // namespace ddprun

@@ -20,14 +20,14 @@ namespace ddprun {
 namespace {
 
 /// Maximum number of failures of one node: a collective error fails all of its workers, and the
-/// report lists a few.
+/// report lists only a few.
 constexpr std::size_t kFailuresMax = 16;
 
 /// Maximum bytes of each text of an exit, so that all failures of a node fit into one message.
 constexpr std::size_t kTextBytesMax = 4 * 1024;
 
-/// Returns the exit with bounded texts, without those that reports show of the first failure only
-/// unless it `is_first`.
+/// Returns the exit with bounded texts. Unless `is_first`, omits those that reports show for the
+/// first failure only.
 WorkerExited shortened(WorkerExited exit, bool is_first) {
   if (!is_first) {
     exit.error_traceback.clear();
@@ -139,7 +139,7 @@ membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& pl
                                        [](const WorkerExited& exit) { return exit.failed(); });
   const auto failures = failures_root_cause_first(end.exits);
   for (auto exit : failures) {
-    // Stopped workers are failures only where no other node can have the cause.
+    // Stopped workers count as failures only if no other node can be the cause.
     const bool is_elsewhere = exit.was_stopped && plan.nodes;
     if (is_elsewhere || ended.failures.size() == kFailuresMax) continue;
     exit.node = node;

@@ -1,5 +1,4 @@
-// From what the nodes of a run agree on to what a node does, and from what it did to what the
-// others need to know. Pure.
+// Conversions between the membership's messages and the agent's plan, placement and reports. Pure.
 #pragma once
 
 #include "launcher/agent/attempt.hpp"
@@ -11,26 +10,27 @@
 
 namespace ddprun {
 
-/// Those of the run's membership, which has one member if the plan has no nodes.
+/// Returns the settings of the run's membership; a plan without nodes is a membership of one.
 membership::Settings membership_settings(const LaunchPlan& plan);
 
-/// What this node says of itself; `instance` as in Join.
+/// Returns this node's join request; `instance` as in Join.
 membership::Join make_join(const LaunchPlan& plan, std::uint64_t instance, bool is_host);
 
-/// Where the workers' store is or, of several nodes, where these meet.
+/// Returns the address of the workers' store; with several nodes, that of the rendezvous.
 std::string store_text(const LaunchPlan& plan, std::uint16_t port);
 
-/// Adds where this node's configuration differs from the one of the node that refuses it.
+/// Adds the differences between this node's configuration and that of the node that rejected it.
 void explain(membership::Refused& refused, const std::string& config_outline);
 
-/// `store_host`: by which this node reached the store.
+/// `store_host`: address by which this node reached the store.
 NodePlacement make_placement(const membership::RoundFormed& round, const std::string& store_host);
 
-/// How the workers of this node ended, for the coordinator.
+/// Returns the coordinator's message about the end of this node's workers.
 membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& plan);
 
-/// How the run ended, for the report. `only` is the last attempt of an only node, which knows more
-/// of it than the outcome does; else null. `advice` is added to the reason.
+/// Returns the result of the run for the report. `only`: the last attempt of a single-node run,
+/// which has more details than the outcome; null with several nodes. `advice` is appended to the
+/// reason.
 RunFinished make_finished(const membership::RunOutcome& outcome, const LaunchPlan& plan,
                           const AttemptEnd* only, const std::string& advice);
 

@@ -24,12 +24,12 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kPreflightFolder = "preflight";
-// More than all lines of a report may have.
+// Above the size of the largest report.
 constexpr std::size_t kPreflightReportBytesMax = 64U << 10;
 
-/// Those that look: like the workers in everything but what they run, and silent on the console.
-/// They meet in a store of their own, as this node has not met any other, and their folder is in
-/// the run's, with which it goes or stays.
+/// Returns the plan of the check: as the run's, but with other programs and without console output.
+/// The processes use their own store on this node, since the node has not joined the run yet. Their
+/// folder is inside the run's, and is kept or removed with it.
 LaunchPlan plan_of_look(const AttemptSurroundings& surroundings) {
   LaunchPlan look = surroundings.plan;
   look.log_dir = surroundings.folder.path();
@@ -54,7 +54,7 @@ std::optional<PreflightReport> read_report(const HeldPath& path) {
   return preflight_report_from(read_at_most(file.get(), kPreflightReportBytesMax));
 }
 
-/// What they do is no part of the run; only what somebody should look at is told.
+/// Passes on warnings only: the other events of the check are not part of the run.
 class WarningsOnly : public EventSink {
  public:
   explicit WarningsOnly(EventSink& events) : events_(events) {}
@@ -76,7 +76,7 @@ class Preflight::Impl {
         folder_(surroundings.folder, kPreflightFolder),
         events_(surroundings.events),
         limit_(surroundings.executor) {
-    // The program follows no links.
+    // The program does not follow symbolic links.
     std::error_code error;
     auto folder = fs::weakly_canonical(folder_.path(), error);
     if (error) folder = folder_.path();
@@ -99,7 +99,7 @@ class Preflight::Impl {
 
   void stop(int signal) {
     if (stop_signal_ == 0) stop_signal_ = signal;
-    // The programs have nothing to save.
+    // The programs have no state to save.
     if (look_ != nullptr) look_->stop(SIGKILL, std::chrono::milliseconds(0));
   }
 
@@ -129,7 +129,7 @@ class Preflight::Impl {
     co_return end;
   }
 
-  /// Tells of each device; why no worker may be started, or nothing.
+  /// Reports each device. Returns why no worker may be started, or an empty text.
   std::string judge(const AttemptEnd& end, std::chrono::steady_clock::time_point start) {
     PreflightOutcome outcome{
         .exits = end.exits, .is_over_time = is_over_time_, .limit = kPreflightLimit};
@@ -157,7 +157,7 @@ class Preflight::Impl {
   RunFolder folder_;
   WarningsOnly events_;
   LimitTimer limit_;
-  Attempt* look_ = nullptr;  ///< while it is under way
+  Attempt* look_ = nullptr;  ///< null unless the check is in progress
   bool is_over_time_ = false;
   int stop_signal_ = 0;
 };

@@ -1,6 +1,6 @@
-// The check of this node before its workers start (--preflight): starts ddprun-preflight in place
-// of each worker, as the workers will be started. On several nodes the check precedes the
-// rendezvous. Runs on the agent's one thread.
+// The check of this node before its workers start (--preflight): starts ddprun-preflight instead of
+// each worker, under the same conditions. With several nodes, the check precedes the rendezvous.
+// Runs on the agent's thread.
 #pragma once
 
 #include "launcher/agent/attempt.hpp"
@@ -14,15 +14,15 @@ namespace ddprun {
 
 class Preflight {
  public:
-  /// The plan names the program. `surroundings` outlives this object.
+  /// The plan contains the program. `surroundings` outlives this object.
   explicit Preflight(const AttemptSurroundings& surroundings);
   ~Preflight();
 
-  /// Returns the end of the run if the workers must not be started, and nothing if they may be.
-  /// Called once.
+  /// Returns the end of the run if the workers must not be started, otherwise nullopt. Called once.
   boost::asio::awaitable<std::optional<RunFinished>> run();
 
-  /// Ends the check; the run is then interrupted by `signal`, unless it was before by another one.
+  /// Ends the check; the run is then interrupted by `signal`, unless an earlier signal has
+  /// interrupted it.
   void stop(int signal);
 
  private:

@@ -12,14 +12,15 @@ namespace ddprun {
 
 namespace {
 
-/// How a worker ended that has not reported.
+/// Describes the end of a worker without a report.
 std::string end_without_report(const WorkerExited& exit) {
   std::string text = describe_failure(exit);
   if (!exit.error_message.empty()) return text + ": " + exit.error_message;
   return exit.last_lines.empty() ? text : text + ": " + exit.last_lines.back();
 }
 
-/// Failed by itself, as it seems: neither stopped nor in the wake of another one.
+/// Returns true if the worker failed by itself: neither stopped nor as a consequence of another
+/// failure.
 bool is_culprit(const WorkerExited& exit) {
   return exit.failed() && !exit.was_stopped && !is_victim_of_a_peer(exit);
 }

@@ -1,4 +1,4 @@
-// What the end of a preflight says about the node. Pure.
+// Evaluates the result of a preflight. Pure.
 #pragma once
 
 #include "launcher/report/event.hpp"
@@ -11,24 +11,23 @@
 
 namespace ddprun {
 
-/// What is left when its workers have ended.
+/// Result of the preflight's processes.
 struct PreflightOutcome {
   std::vector<WorkerExited> exits;
-  std::vector<std::optional<PreflightReport>> reports;  ///< by local rank; nothing: it wrote none
-  bool is_over_time = false;                            ///< they were killed for it
+  std::vector<std::optional<PreflightReport>> reports;  ///< by local rank; nullopt: not written
+  bool is_over_time = false;                            ///< killed at the time limit
   std::chrono::seconds limit{0};
 };
 
-/// One for each worker whose device has been judged, by local rank: what it has reported, or how it
-/// ended without. Of those that were stopped because another one failed, or failed because of it,
-/// there is nothing to say.
+/// Returns a result for each device, by local rank: the worker's report, or how the worker ended
+/// without one. Omits workers that were stopped, or failed, because of another one.
 std::vector<DeviceExamined> judge_devices(const PreflightOutcome& outcome);
 
-/// Why no worker may be started, with the first of the devices that are to blame; empty: all is
-/// well.
+/// Returns why no worker may be started, naming the first failed devices; empty if all are in
+/// order.
 std::string objection_to_start(const std::vector<DeviceExamined>& devices, int workers);
 
-/// What was measured, at its least: "2 x CPU in order (memory 5.2 GB/s, ...)".
+/// Returns the smallest measured values: "2 x CPU in order (memory 5.2 GB/s, ...)".
 std::string summary_of(const std::vector<DeviceExamined>& devices);
 
 }  // namespace ddprun

@@ -96,7 +96,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     perform(node_->start(RunClock::now()));
     if (!outcome_) co_await ended_.async_wait(kAwait);
     if (!failure_) co_return co_await end_together();
-    // Killed, but there until their end has been seen.
+    // The workers were killed, but their exits are still to be reported.
     if (attempt_ != nullptr) co_await attempt_ended_.async_wait(kAwait);
     co_return finished();
   }
@@ -111,7 +111,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
       try {
         co_await asio::co_spawn(surroundings_.executor, host_->wait_until_over(), std::move(token));
       } catch (const boost::system::system_error&) {
-        // The other nodes are not waited for.
+        // Cancelled by leave_others().
       }
     }
     for (const auto& words : host_->refusals()) tell(Warning{"the rendezvous " + words});
@@ -132,7 +132,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     if (preflight_) return preflight_->stop(signal);
     if (is_first) {
       stop_signal_ = signal;
-      // The other nodes learn of it before the workers here end.
+      // The other nodes are notified before the workers of this node end.
       if (node_) leave(signal);
       if (host_) host_->resign();
       if (!host_) search_.interrupt();
@@ -157,7 +157,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     return "the other nodes would go on without this one (Ctrl-C leaves the run)";
   }
 
-  /// The coroutines share this object and would continue.
+  /// Coroutines keep this object alive and would continue.
   void close() {
     is_closed_ = true;
     wake_.cancel();
@@ -167,8 +167,8 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
-  /// Finds nothing if a signal comes first. If the rendezvous' name stays unknown, or this node
-  /// cannot listen there, that is the outcome; the error of an only node is the caller's.
+  /// Leaves host_ empty if interrupted by a signal. If the endpoint's name cannot be resolved or
+  /// this node cannot listen there, sets outcome_; a single-node run throws the error.
   asio::awaitable<void> find_host() {
     auto finding = search_.find(make_join(plan_, instance_, false), follow_term());
     try {
@@ -188,7 +188,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
                 " is elsewhere; each other node needs its own, --node_rank=1 and so on"});
   }
 
-  /// Workers beside a coordinator must not outlive its term, even if this process is stopped.
+  /// Workers on the coordinator's node must not outlive its term, even if this process is stopped.
   etcd::TermNotice follow_term() {
     return [weak = weak_from_this()](Time end) {
       if (const auto self = weak.lock()) self->apply(TermRenewed{end});
@@ -206,7 +206,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
                 }};
   }
 
-  /// By the outcome, unless it is this agent that cannot go on.
+  /// Derived from the outcome, unless the agent itself has failed.
   RunFinished finished() const {
     RunFinished finished = make_finished(*outcome_);
     if (!failure_) return finished;
@@ -219,7 +219,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   RunFinished make_finished(const RunOutcome& outcome) const {
     const bool is_only = !plan_.nodes;
     auto finished = ddprun::make_finished(outcome, plan_, is_only ? &last_end_ : nullptr, advice_);
-    // A round that has been formed may not have begun.
+    // A formed round may not have started.
     if (is_only) finished.attempts = attempts_;
     return finished;
   }
@@ -236,7 +236,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     apply(AskedToLeave{"was asked to stop by " + signal_name(signal), signal});
   }
 
-  // Decisions and what they lead to.
+  // Execution of decisions.
 
   void take(const NodeEvent& event) {
     const auto* says = std::get_if<MessageReceived>(&event);
@@ -330,7 +330,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
                         .is_planned = round.is_planned});
   }
 
-  /// Their agents lose the rendezvous, and kill workers that live when they give it up.
+  /// The other agents lose the rendezvous, and kill their workers when they give up reconnecting.
   void leave_others() {
     has_left_others_ = true;
     if (!outcome_) outcome_ = interrupted();
@@ -353,13 +353,13 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     };
   }
 
-  /// A coordinator that cannot go on ends this agent, too, and tells why.
+  /// A failure of the coordinator ends this agent with the same error.
   static asio::awaitable<void> watch_host(std::shared_ptr<Impl> self) {
     co_await self->host_->wait_until_over();
     if (self->host_ && self->host_->failure()) std::rethrow_exception(self->host_->failure());
   }
 
-  /// Nothing is decided any more; run() waits for the end of the workers.
+  /// Ends all decisions; run() waits for the end of the workers.
   void fail(const std::exception_ptr& failure) {
     const bool has_ended = outcome_ && attempt_ == nullptr;
     if (failure_ || has_ended) return;
@@ -372,9 +372,9 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     if (attempt_ != nullptr) attempt_->abort("this node's agent cannot go on", true);
   }
 
-  // The workers of a round.
+  // Workers of a round.
 
-  /// Whoever waits for the end of an attempt hears of it however that comes.
+  /// Notifies waiters of the end of an attempt on every path.
   class UnderWay {
    public:
     UnderWay(Impl& run, Attempt& attempt) : run_(run) { run_.attempt_ = &attempt; }
@@ -413,10 +413,10 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     self->apply(std::move(ended));
   }
 
-  /// The address by which the workers reach the store.
+  /// Returns the address by which the workers reach the store.
   std::string store_host() const { return plan_.nodes ? link_->peer_address() : plan_.store_host; }
 
-  /// Known to the workers of this round alone.
+  /// Returns a key that only the workers of this round receive.
   std::optional<Digest> key_of_round(int round) const {
     const auto* secret = search_.secret();
     if (secret == nullptr) return std::nullopt;
@@ -452,19 +452,19 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   RunTimer wake_;
   asio::steady_timer ended_;                      ///< cancelled when there is an outcome
   asio::steady_timer attempt_ended_;              ///< cancelled when an attempt has ended
-  std::optional<Preflight> preflight_;            ///< while it is under way
+  std::optional<Preflight> preflight_;            ///< during the preflight
   std::optional<PortReservation> reserved_port_;  ///< for a store that the workers host
   std::unique_ptr<Host> host_;
-  std::optional<StoreUseWatch> store_use_;  ///< of the only node
+  std::optional<StoreUseWatch> store_use_;  ///< single node only
   std::shared_ptr<CoordinatorLink> link_;   ///< once the host is known
   std::optional<NodeStateMachine> node_;
   Attempt* attempt_ = nullptr;
-  int attempts_ = 0;  ///< made by this node, also if their workers could not be started
+  int attempts_ = 0;  ///< on this node, including those whose workers could not be started
   bool have_workers_started_ = false;
   AttemptEnd last_end_;
-  std::string advice_;  ///< on the store, to be added to the reason for a failure
+  std::string advice_;  ///< about the store, appended to the reason for a failure
   int stop_signal_ = 0;
-  bool has_killed_ = false;                ///< the workers, when it was asked to stop again
+  bool has_killed_ = false;                ///< a second stop request killed the workers
   asio::cancellation_signal left_others_;  ///< ends the host's wait for the other nodes
   bool has_left_others_ = false;
   bool is_closed_ = false;

@@ -1,7 +1,6 @@
-// A run as this node's agent executes it: carries out the decisions of
-// membership/node_state_machine.hpp with the node's workers on one side and the coordinator on the
-// other. A single node is a membership of one, whose coordinator is part of this process. Runs on
-// the agent's one thread.
+// One node's part of a run: executes the decisions of membership/node_state_machine.hpp with the
+// node's workers and its connection to the coordinator. A single node is a membership of one, whose
+// coordinator is in this process. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/agent/attempt.hpp"
@@ -17,7 +16,7 @@ namespace ddprun {
 
 class Run {
  public:
-  /// Gets the port of the store once it is known. Called once, before any other event.
+  /// Receives the port of the store. Called once, before any other event.
   using StartNotice = std::function<void(std::uint16_t store_port)>;
 
   /// `surroundings` outlives this object.
@@ -26,9 +25,9 @@ class Run {
   Run& operator=(const Run&) = delete;
   ~Run();
 
-  /// Returns how the run has ended: the same on all nodes unless this one left the run or lost the
-  /// others. Throws Error if the only node cannot start; a later failure of the agent is a result
-  /// (RunResult::agent_failed). Called once.
+  /// Returns the result of the run, which is the same on all nodes unless this one left the run or
+  /// lost the connection to the others. Throws Error if a single-node run cannot start; a later
+  /// failure of the agent is a result (RunResult::agent_failed). Called once.
   boost::asio::awaitable<RunFinished> run(StartNotice on_start);
 
   // The following may be called at any time.
@@ -39,8 +38,8 @@ class Run {
   /// Reports the stacks of all workers, which continue. Returns false if there are no workers.
   bool take_stacks(const std::string& reason);
 
-  /// The first time, stops the workers in an orderly way; the run, or on several nodes this node's
-  /// part in it, ends afterwards. Then kills them.
+  /// On the first call, stops the workers in an orderly way and ends the run or, with several
+  /// nodes, this node's part in it. On later calls, kills the workers.
   void stop(int signal, bool is_first);
 
   /// Returns why the run must not be suspended; empty if it may be.

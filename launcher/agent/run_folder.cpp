@@ -20,14 +20,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A start that removes stale folders may take a new one for stale, but hardly twice.
+// A concurrent start that removes stale folders may take a new folder for stale, but rarely twice.
 constexpr int kCreationsMax = 3;
-// Of the folder that holds the temporary folders: reading them must not delay the start. 65,536
+// Maximum entries read of the temporary directory, so that reading does not delay the start. 65,536
 // take some 20 ms.
 constexpr int kEntriesMax = 65'536;
 
-/// The name of each temporary folder before its word. The start of the boot's id is part of it: a
-/// file system that machines share need not share locks between them.
+/// Returns the prefix of the names of temporary folders. It contains the start of the boot ID,
+/// since machines that share a file system may not share its locks.
 std::string temporary_prefix() {
   constexpr std::size_t kDigits = 8;
   auto boot = read_text("/proc/sys/kernel/random/boot_id");
@@ -49,7 +49,7 @@ bool belongs_to_user(const UniqueFd& folder) {
   return ::fstat(folder.get(), &status) == 0 && status.st_uid == ::geteuid();
 }
 
-/// True if no other user can give a folder in `parent` another name.
+/// Returns true if no other user can rename a folder in `parent`.
 bool is_safe_parent(const fs::path& parent) {
   struct stat status {};
   if (::stat(parent.c_str(), &status) != 0) return false;
@@ -58,7 +58,7 @@ bool is_safe_parent(const fs::path& parent) {
          (is_sticky || (status.st_mode & (S_IWGRP | S_IWOTH)) == 0);
 }
 
-/// Those of runs that ended without removing them.
+/// Removes folders of runs that ended without removing them.
 void remove_stale_folders(const fs::path& parent) {
   if (!is_safe_parent(parent)) return;
   std::error_code error;
@@ -112,7 +112,7 @@ RunFolder::RunFolder(RunFolder& outer, const std::string& name)
 
 RunFolder::~RunFolder() {
   if (!is_kept_) {
-    // An empty one is removed without a descriptor, of which there may be none left.
+    // An empty folder is removed by path, which needs no descriptor: descriptors may be exhausted.
     if (::rmdir(path_.c_str()) == 0) return;
     remove_contents(folder_->get());
     ::rmdir(path_.c_str());
@@ -121,7 +121,7 @@ RunFolder::~RunFolder() {
   const bool removes_empty = !have_workers_started_ || removes_empty_folders_;
   if (removes_empty && folder_) remove_empty(path_of_descriptor(folder_->get()));
   for (auto made = made_.rbegin(); made != made_.rend(); ++made)
-    ::unlinkat(made->parent->get(), made->name.c_str(), AT_REMOVEDIR);  // not if it is in use
+    ::unlinkat(made->parent->get(), made->name.c_str(), AT_REMOVEDIR);  // fails if it is in use
 }
 
 HeldPath RunFolder::file(const std::string& name) const {
@@ -138,7 +138,7 @@ void RunFolder::make_temporary() {
                                 "* cannot be created: other runs remove it at once");
 }
 
-/// False if a later start removes it.
+/// Returns false if a concurrent start is about to remove the folder.
 bool RunFolder::try_to_make_temporary() {
   const auto name = path_.filename().string();
   const auto parent = open_parent();
@@ -155,7 +155,7 @@ bool RunFolder::try_to_make_temporary() {
     ::unlinkat(parent->get(), name.c_str(), AT_REMOVEDIR);
     throw_not_made(path_, error);
   }
-  // Where the file system has no locks a later start gets none, either, and removes nothing.
+  // On a file system without locks, a later start cannot lock it either, and removes nothing.
   hold(std::move(folder));
   return true;
 }
@@ -174,7 +174,7 @@ void RunFolder::make() {
   hold(std::move(folder));
 }
 
-/// Under the number of the one before it, by which others may know it.
+/// Keeps the number of the previous descriptor, which other parts may have stored.
 void RunFolder::hold(UniqueFd folder) {
   if (!folder_) {
     folder_ = std::make_shared<const UniqueFd>(std::move(folder));
@@ -194,7 +194,7 @@ RunFolder::Folder RunFolder::open_parent() {
   return std::make_shared<const UniqueFd>(std::move(parent));
 }
 
-/// Through symbolic links: the operator has given the path. Creates what is missing of it, but not
+/// Follows symbolic links, since the operator has given the path. Creates missing parents, but not
 /// the temporary directory.
 RunFolder::Folder RunFolder::open_log_folder(const fs::path& path) {
   UniqueFd folder(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -244,7 +244,7 @@ HeldPath RunFolder::make_worker_folder(int attempt, int local_rank) {
   const auto path = worker_folder(path_, attempt, local_rank);
   int error = make_in_attempt(attempt, path.filename());
   if (error == ENOENT) {
-    // The run's folder has been removed since: by a service that cleans TMPDIR, for instance.
+    // The run's folder has been removed, for example by a service that cleans TMPDIR.
     attempt_folder_.reset();
     make();
     error = make_in_attempt(attempt, path.filename());

@@ -1,6 +1,6 @@
-// The folder that holds a run's files, one below it for each attempt and rank
-// (plan/log_layout.hpp). It is held by a descriptor from its creation on: nothing that a user does
-// to its path leads to another folder.
+// The folder with a run's files, which has a subfolder for each attempt and rank
+// (plan/log_layout.hpp). A descriptor refers to the folder from its creation on, so changes of its
+// path by other users cannot redirect accesses.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -15,44 +15,44 @@ namespace ddprun {
 
 class RunFolder {
  public:
-  /// Without a log folder of the plan: creates a temporary folder, which is removed with this
-  /// object. With one, which is kept: creates nothing yet, unless the log folder is a temporary
-  /// one, too. Removes the temporary folders of earlier runs that could not remove them. Throws
-  /// Error{Errc::system} naming the folder and what to do.
+  /// If the plan has no log folder, creates a temporary folder, which the destructor removes.
+  /// Otherwise the folder is kept, and is not created yet unless the log folder is a temporary one.
+  /// Removes stale temporary folders of earlier runs. Throws Error{Errc::system} with the folder
+  /// and a remedy.
   explicit RunFolder(const LaunchPlan& plan);
 
-  /// A kept folder in that of `outer`, which outlives this object. Creates nothing yet.
+  /// A kept folder inside `outer`, which outlives this object. Creates nothing yet.
   RunFolder(RunFolder& outer, const std::string& name);
 
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  /// Of a kept folder, if no workers have started or no output goes to files: removes the empty
-  /// files and folders in it and, if nothing is left, the folder. Without any workers started, also
-  /// the empty folders above it that this object has created.
+  /// For a kept folder, if no workers have started or no output goes to files: removes its empty
+  /// files and subfolders, and the folder itself if it is then empty. If no workers have started,
+  /// also removes the empty parent folders that this object has created.
   ~RunFolder();
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// True if the folder stays when the run is over.
+  /// Returns true if the folder remains after the run.
   bool is_kept() const { return is_kept_; }
 
-  /// A file in the folder; an empty path before the folder has been created.
+  /// Returns the path of a file in the folder; empty if the folder does not exist yet.
   HeldPath file(const std::string& name) const;
 
-  /// Of a temporary folder, for as long as this object lives.
+  /// Descriptor of a temporary folder, valid during the lifetime of this object.
   int descriptor() const { return folder_->get(); }
 
-  /// Creates the folder of one worker in one attempt and returns it. The run's folder is created if
-  /// it does not exist, for the user alone. Throws Error{Errc::system} naming the folder and what
-  /// to do.
+  /// Creates and returns the folder of one worker in one attempt. Creates the run's folder if it
+  /// does not exist, accessible to the user only. Throws Error{Errc::system} with the folder and a
+  /// remedy.
   HeldPath make_worker_folder(int attempt, int local_rank);
 
-  /// From now on a kept folder stays as it is, unless no output goes to files.
+  /// Afterwards a kept folder is not cleaned up, unless no output goes to files.
   void note_workers_started();
 
-  /// Removes the attempt's folder unless it is to be kept: thousands of restarts must not fill the
-  /// temporary folder, which may be in memory.
+  /// Removes the attempt's folder unless it is kept. Without this, thousands of restarts would fill
+  /// the temporary folder, which may be in memory.
   void end_attempt(int attempt);
 
  private:
@@ -83,14 +83,14 @@ class RunFolder {
   std::filesystem::path temporary_directory_;
   UniqueFd lock_;  ///< marks a temporary folder as in use
   std::filesystem::path path_;
-  Folder log_folder_;      ///< from the creation of a temporary one to that of the run's in it
+  Folder log_folder_;      ///< of a temporary log folder, until the run's folder exists
   Folder folder_;          ///< null before its creation
-  Folder attempt_folder_;  ///< of attempt_; null: none
+  Folder attempt_folder_;  ///< of attempt_; null if none
   int attempt_ = 0;
-  std::vector<Made> made_;  ///< before workers have started, each after the one that holds it
+  std::vector<Made> made_;  ///< before the workers start; parents first
 };
 
-/// The message about a log folder that cannot be created.
+/// Returns the message about a log folder that cannot be created.
 std::string no_log_folder(const std::filesystem::path& folder, const std::string& problem);
 
 }  // namespace ddprun

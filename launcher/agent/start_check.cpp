@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns what makes the file readable, or an empty text if it can be read.
+/// Returns the remedy for an unreadable file, or an empty text if it can be read.
 std::string remedy_for_secret(const std::string& path) {
   std::error_code ignored;
   if (fs::symlink_status(path, ignored).type() == fs::file_type::not_found) {
@@ -29,8 +29,7 @@ std::string remedy_for_secret(const std::string& path) {
          ", in a folder that this user may enter";
 }
 
-/// Returns why the secret cannot be used, or an empty text. Appends to `warnings` if it can be
-/// guessed.
+/// Returns why the secret cannot be used, or an empty text. Appends to `warnings` if it is weak.
 std::string problem_of_secret(const std::string& path, std::vector<std::string>& warnings) {
   const auto origin = "--secret_file=" + path;
   try {
@@ -56,8 +55,7 @@ std::string problem_of_tls(const security::TlsFiles& files) {
   return {};
 }
 
-/// Returns why the run's folder cannot be created in the nearest folder that exists, or an empty
-/// text.
+/// Returns why the run's folder cannot be created in its nearest existing parent, or an empty text.
 std::string problem_of_log_folder(const fs::path& run_folder) {
   fs::path folder = run_folder;
   std::error_code ignored;

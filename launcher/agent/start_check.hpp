@@ -1,7 +1,6 @@
-// What a run is refused for, or warns of, although its plan is in order: a file that it needs is
-// missing or open to others, a folder cannot be created, a secret can be guessed. Checked before
-// anything is started, and by --dry_run and config check, so that all report the same. Reads files,
-// changes none.
+// Checks the environment of a valid plan before the start: required files that are missing or
+// accessible to other users, folders that cannot be created, weak secrets. --dry_run and config
+// check use it too, so all report the same problems. Reads files, changes none.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -11,7 +10,7 @@
 
 namespace ddprun {
 
-/// Appends to `problems` what prevents the start, and to the plan's warnings what is dangerous.
+/// Appends problems that prevent the start to `problems`, and risks to the plan's warnings.
 void check_start(LaunchPlan& plan, std::vector<std::string>& problems);
 
 }  // namespace ddprun

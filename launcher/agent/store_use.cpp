@@ -13,10 +13,10 @@ namespace ddprun {
 
 namespace {
 
-/// The longest time between two searches.
+/// Maximum interval between two searches.
 constexpr std::chrono::milliseconds kLongestPause = std::chrono::minutes(10);
 
-/// In the error of every version of PyTorch for a store that it could not reach.
+/// Part of PyTorch's error, in every version, for a store that cannot be reached.
 constexpr std::string_view kMissedStore = "The client socket has ";
 
 constexpr const char* kAdvice =
@@ -33,7 +33,7 @@ bool is_miss(const WorkerExited& exit) {
 }  // namespace
 
 bool expects_store_use(const LaunchPlan& plan) {
-  // Workers of several nodes have no other choice of store.
+  // Workers of several nodes cannot choose another store.
   return !plan.nodes && !plan.worker_store_port;
 }
 

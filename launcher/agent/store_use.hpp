@@ -1,8 +1,8 @@
-// Detects workers that wait for a store at an address where none is. PyTorch reads from the
-// environment that an agent hosts the store (TORCHELASTIC_USE_AGENT_STORE), also for an address
-// that a program chooses itself: then all ranks try to connect there for half an hour, without a
-// message. Time alone is no evidence: programs may load or compile for any time. Runs on the
-// agent's one thread.
+// Detects workers that wait for a store at an address without a server. The environment variable
+// TORCHELASTIC_USE_AGENT_STORE makes PyTorch expect an agent's store also at an address that a
+// program chooses itself; all ranks then try to connect for half an hour without a message. Elapsed
+// time alone is not sufficient: programs may load or compile for any time. Runs on the agent's
+// thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -24,22 +24,23 @@
 namespace ddprun {
 
 struct StoreUseLimits {
-  /// From the start of an attempt to the first search for waiting workers. While none is found, the
-  /// time to the next search doubles; once one is found, the second search follows after this time.
+  /// Time from the start of an attempt to the first search for waiting workers. The interval
+  /// doubles while none is found; once some are found, the second search follows after this time.
   std::chrono::milliseconds until_search{10'000};
 };
 
-/// True if the workers can use the agent's store only: on one node, unless rank 0 hosts it.
+/// Returns true if the agent's store is the only one that the workers can use: on a single node,
+/// unless rank 0 hosts a store.
 bool expects_store_use(const LaunchPlan& plan);
 
-/// True if a worker failed because it could not reach a store.
+/// Returns true if a worker failed because it could not connect to a store.
 bool has_missed_store(const std::vector<WorkerExited>& exits);
 
-/// For one run of one node.
+/// For one run of a single node.
 class StoreUseWatch {
  public:
-  /// Returns the processes of the run that sleep in PyTorch. Runs on a thread of its own, since it
-  /// may block; it may outlast the watch and owns all that it uses.
+  /// Returns the processes of the run that sleep in PyTorch code. May block, so it runs on its own
+  /// thread; may outlive the watch, so it owns its data.
   using Search = std::function<std::vector<pid_t>()>;
 
   /// `store` and `events` outlive this object.
@@ -47,15 +48,15 @@ class StoreUseWatch {
                 const StoreServer& store, EventSink& events, Search find_sleepers,
                 StoreUseLimits limits = {});
 
-  /// To be called before the workers are started. Warns once in a run if two searches in a row
-  /// find as many processes as there are workers that sleep in PyTorch, and none has connected to
-  /// the store.
+  /// Must be called before the workers are started. Warns once in a run if two consecutive searches
+  /// find as many processes sleeping in PyTorch code as there are workers, and none has connected
+  /// to the store.
   void start_attempt();
 
-  /// Returns the advice to be added to the reason for the end of the run; empty: none.
+  /// Returns advice to be appended to the reason for the end of the run, or an empty text.
   std::string end_attempt(const std::vector<WorkerExited>& exits);
 
-  /// True while a search is under way.
+  /// Returns true during a search.
   bool is_searching() const { return search_ != nullptr; }
 
  private:
@@ -72,7 +73,7 @@ class StoreUseWatch {
   const StoreUseLimits limits_;
   const std::size_t workers_;
   LimitTimer timer_;
-  std::unique_ptr<BackgroundSearch> search_;  ///< null: none is under way
+  std::unique_ptr<BackgroundSearch> search_;  ///< null unless a search is in progress
   std::chrono::milliseconds pause_{0};        ///< before the next search
   std::vector<pid_t> suspects_;               ///< found by the last search
   std::uint64_t connections_before_ = 0;      ///< to the store, before the attempt

@@ -10,9 +10,9 @@ namespace ddprun {
 
 namespace {
 
-/// Time that a search takes from the budget, in times of its own.
+/// Budget that a search uses, as a multiple of its duration.
 constexpr int kShareOfSearches = 20;
-/// Of that time, what may be used in advance: processes become several users within a moment.
+/// Budget that may be used in advance: processes switch to several users at nearly the same time.
 constexpr auto kAdvance = std::chrono::seconds(1);
 
 }  // namespace

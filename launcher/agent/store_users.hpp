@@ -1,4 +1,4 @@
-// Which users of this machine the agent's store serves. One thread.
+// Decides which users of this machine the agent's store serves. Single-threaded.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -12,9 +12,9 @@
 
 namespace ddprun {
 
-/// The users that processes of the run have become. A search looks at all processes of the run, so
-/// searches take at most a twentieth of the time, and 50 ms more at once: connections of strangers
-/// cannot occupy the agent.
+/// Users under which processes of the run execute. A search reads all processes of the run, so
+/// searches are limited to a twentieth of the time, plus a burst of 50 ms: connections of unrelated
+/// processes cannot occupy the agent.
 class WorkerUsers {
  public:
   using Search = std::function<std::vector<uid_t>()>;
@@ -23,15 +23,15 @@ class WorkerUsers {
 
   explicit WorkerUsers(Search search, Now now = &Clock::now);
 
-  /// True if the last search has found the user. Searches again if it has not and the
-  /// searches have not used up their time.
+  /// Returns true if the last search has found the user. Searches again if it has not and the time
+  /// budget permits.
   bool has(uid_t user);
 
  private:
   Search search_;
   Now now_;
   std::vector<uid_t> found_;
-  Clock::time_point budget_end_{};  ///< until when searches have used their share of the time
+  Clock::time_point budget_end_{};  ///< time until which the budget is used up
 };
 
 /// Admits root, the agent's user and the users of the run's processes; empty if the plan does not

@@ -38,10 +38,10 @@ WorkerEnv make_worker_env(const LaunchPlan& plan, const AttemptFacts& facts, int
           .shares_gpus = plan.options.share_gpu};
 }
 
-/// Without a log folder there is nowhere to keep what does not go to the console.
+/// Without a log folder, output that does not go to the console is discarded.
 constexpr const char* kNowhere = "/dev/null";
 
-/// What the two streams of one worker have in common.
+/// Common settings of the two streams of a worker.
 struct StreamMaker {
   const LaunchPlan& plan;
   const WorkerPlan& worker;
@@ -68,7 +68,8 @@ struct StreamMaker {
     return spec;
   }
 
-  /// Without any prefix the output is for a program, or for a terminal as the worker would have it.
+  /// Without any prefix, the output is meant for a program or for a terminal, and is passed on
+  /// unchanged.
   ConsoleForm form() const {
     if (!plan.options.prefix.pieces.empty()) return ConsoleForm::lines;
     return is_only_one_shown ? ConsoleForm::verbatim_bytes : ConsoleForm::verbatim;
@@ -86,11 +87,11 @@ struct StreamMaker {
   }
 };
 
-/// Narrower than this no program lays out its output well.
+/// Minimum width: below this, programs cannot lay out their output well.
 constexpr int kColumnsMin = 20;
 
-/// A row of the terminal without the prefix: what a worker's line may fill. The size is read from
-/// a terminal by its descriptor, and the worker has none.
+/// Sets the variables for the size of the terminal, less the prefix of the lines: the worker has no
+/// terminal of its own whose size it could query.
 void add_terminal_variables(const LaunchPlan& plan, const AttemptFacts& facts, WorkerSpec& spec) {
   std::optional<TerminalSize> size;
   const auto narrow = [&](const StreamSpec& stream, std::optional<TerminalSize> terminal) {
@@ -101,7 +102,7 @@ void add_terminal_variables(const LaunchPlan& plan, const AttemptFacts& facts, W
   narrow(spec.standard_output, facts.output_terminal);
   narrow(spec.standard_error, facts.error_terminal);
   if (!size || size->columns < kColumnsMin) return;
-  // The last column stays free: a terminal may or may not begin a new row after it.
+  // The last column stays free: terminals differ in whether they begin a new row after it.
   const std::map<std::string, int> values{
       {"COLUMNS", size->columns}, {"LINES", size->rows}, {"TQDM_NCOLS", size->columns - 1}};
   for (const auto& name : plan.terminal_variables) {
@@ -109,7 +110,7 @@ void add_terminal_variables(const LaunchPlan& plan, const AttemptFacts& facts, W
   }
 }
 
-/// How many workers of this node are shown.
+/// Number of this node's workers that are shown.
 std::ptrdiff_t count_shown(const LaunchPlan& plan, const AttemptFacts& facts) {
   return std::count_if(plan.workers.begin(), plan.workers.end(), [&](const WorkerPlan& worker) {
     return is_output_shown(plan, worker, facts.placement.first_rank + worker.local_rank);
@@ -127,7 +128,7 @@ bool has_standard_input(const LaunchPlan& plan, const AttemptFacts& facts, int r
   const auto& choice = plan.options.stdin_worker;
   if (!choice.is_automatic) return choice.rank == rank;
   if (rank != 0 || facts.standard_input == InputKind::unreadable) return false;
-  // Of several workers each would get parts of what comes from a pipe; a terminal's user answers
+  // With several workers, each would get parts of a pipe's data; at a terminal, the user answers
   // the prompts of one.
   return facts.placement.world_size == 1 || facts.standard_input == InputKind::terminal;
 }
