@@ -40,7 +40,7 @@ bool refuse_accept() {
 }  // namespace
 
 TEST_SUITE("acceptor") {
-  TEST_CASE("a refused accept4 is reported and tried again after a pause") {
+  TEST_CASE("acceptor: a failed accept4 is reported and retried after a pause") {
     std::vector<std::string> complaints;
     bool is_refused = false;
     // On a thread of its own: a filter stays for good.

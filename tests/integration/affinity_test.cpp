@@ -46,7 +46,7 @@ fs::path make_limited_cgroup() {
 }  // namespace
 
 TEST_SUITE("affinity") {
-  TEST_CASE("a worker prefers the memory of the node that it was given") {
+  TEST_CASE("affinity: a worker prefers the memory of its assigned node") {
     if (::syscall(SYS_set_mempolicy, MPOL_DEFAULT, nullptr, 0) != 0 ||
         !fs::exists("/proc/self/numa_maps")) {
       MESSAGE("without memory policies");
@@ -61,7 +61,7 @@ TEST_SUITE("affinity") {
     CHECK(bench.console().find("[w1]:0\n") != std::string::npos);
   }
 
-  TEST_CASE("a node that the machine does not have is no obstacle") {
+  TEST_CASE("affinity: a memory node that does not exist is ignored") {
     WorkerBench bench;
     auto worker = shell_worker(0, "echo up");
     worker.memory_node = 1000;
@@ -70,7 +70,7 @@ TEST_SUITE("affinity") {
     CHECK(bench.console() == "[w0]:up\n");
   }
 
-  TEST_CASE("the quota of the cgroup that this process is in is found") {
+  TEST_CASE("affinity: the quota of this process's cgroup is found") {
     const auto cgroup = make_limited_cgroup();
     if (cgroup.empty()) {
       MESSAGE("without cgroups that limit CPUs");

@@ -128,7 +128,7 @@ int save_without_space(const fs::path& folder, bool (*prepare)(const fs::path&),
 }  // namespace
 
 TEST_SUITE("checkpoint on a real disk") {
-  TEST_CASE("a writer killed at any moment leaves the last checkpoint that it completed") {
+  TEST_CASE("checkpoint: a writer killed at any time leaves its last complete checkpoint") {
     constexpr unsigned kSeed = 20240607;
     constexpr int kKills = 60;
     std::mt19937 random(kSeed);
@@ -184,14 +184,14 @@ TEST_SUITE("checkpoint on a real disk") {
     CHECK(CheckpointDirectory(folder.path()).steps().size() == 2);
   }
 
-  TEST_CASE("a file that becomes too large is an error that costs nothing") {
+  TEST_CASE("checkpoint: a save that exceeds the file size limit fails and loses nothing") {
     const TemporaryFolder folder;
     CHECK(wait_for(fork_child([&] {
             return save_without_space(folder.path(), small_file_limit, "File too large");
           })) == 0);
   }
 
-  TEST_CASE("a full disk is an error that costs nothing") {
+  TEST_CASE("checkpoint: a save to a full disk fails and loses nothing") {
     const TemporaryFolder folder;
     const int result = wait_for(fork_child([&] {
       return save_without_space(folder.path(), mount_small_disk, "No space left on device");
@@ -203,7 +203,7 @@ TEST_SUITE("checkpoint on a real disk") {
     }
   }
 
-  TEST_CASE("a writer waits for a dying predecessor and then takes its place") {
+  TEST_CASE("checkpoint: a writer waits for a dying writer and then replaces it") {
     const TemporaryFolder folder;
     Pipe saved;
     Pipe end;
@@ -233,7 +233,7 @@ TEST_SUITE("checkpoint on a real disk") {
     CHECK(CheckpointDirectory(folder.path()).load_newest() == sample(2, 10));
   }
 
-  TEST_CASE("two runs in one directory: the second one is told who the first is") {
+  TEST_CASE("checkpoint: a second run in the same directory fails and names the first") {
     const TemporaryFolder folder;
     Pipe saved;
     Pipe end;

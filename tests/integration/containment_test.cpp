@@ -36,7 +36,7 @@ std::vector<ContainmentMode> modes() {
 }  // namespace
 
 TEST_SUITE("containment") {
-  TEST_CASE("descendants in sessions of their own are swept when the workers have ended") {
+  TEST_CASE("containment: descendants in other sessions are killed after the workers end") {
     for (const auto mode : modes()) {
       CAPTURE(static_cast<int>(mode));
       WorkerBench bench(1, mode);
@@ -58,7 +58,7 @@ TEST_SUITE("containment") {
     }
   }
 
-  TEST_CASE("a helper that ignores SIGTERM gets to tidy up after a killed worker") {
+  TEST_CASE("containment: a helper that ignores SIGTERM can clean up after a killed worker") {
     for (const auto mode : modes()) {
       CAPTURE(static_cast<int>(mode));
       WorkerBench bench(1, mode);
@@ -74,7 +74,7 @@ TEST_SUITE("containment") {
     }
   }
 
-  TEST_CASE("a descendant that ignores SIGTERM and does not end is killed") {
+  TEST_CASE("containment: a descendant that ignores SIGTERM is killed") {
     for (const auto mode : modes()) {
       CAPTURE(static_cast<int>(mode));
       WorkerBench bench(1, mode);
@@ -87,7 +87,7 @@ TEST_SUITE("containment") {
     }
   }
 
-  TEST_CASE("a guardian is not started for what does not fit into its pipe") {
+  TEST_CASE("guardian: is not started if its cleanup data exceeds the pipe") {
     Guardian guardian("/bin/true", {.word = "word",
                                     .cgroup = std::string(6000, 'c'),
                                     .temporary_folder = std::string(6300, 't')});
@@ -95,7 +95,7 @@ TEST_SUITE("containment") {
     CHECK(guardian.pid() == -1);
   }
 
-  TEST_CASE("a run whose guardian cannot be started leaves no cgroup") {
+  TEST_CASE("containment: a run whose guardian cannot be started leaves no cgroup") {
     // Runs of other tests have theirs elsewhere.
     std::string reason;
     const auto own = Cgroup::create("test-of-ddprun-" + std::to_string(::getpid()), reason);
@@ -120,7 +120,7 @@ TEST_SUITE("containment") {
     CHECK(left == 0);
   }
 
-  TEST_CASE("nothing is left when the agent is killed") {
+  TEST_CASE("containment: a killed agent leaves no process or cgroup behind") {
     for (const auto mode : modes()) {
       CAPTURE(static_cast<int>(mode));
       const TemporaryFolder folder;
@@ -136,7 +136,7 @@ TEST_SUITE("containment") {
     }
   }
 
-  TEST_CASE("the guardian holds neither the agent's streams nor its folder nor its session") {
+  TEST_CASE("guardian: holds no stream and no folder and no session of the agent") {
     const Containment containment;
     const auto family = children();
     REQUIRE(family.size() == 1);
@@ -159,7 +159,7 @@ TEST_SUITE("containment") {
     CHECK(is_alive(family[0]));
   }
 
-  TEST_CASE("the guardian goes by a name of its own") {
+  TEST_CASE("guardian: has a process name of its own") {
     const Containment containment;
     const auto of_guardian = fs::path("/proc") / std::to_string(children().at(0));
     const std::string name = "guardian of " + std::to_string(::getpid());
@@ -172,7 +172,7 @@ TEST_SUITE("containment") {
     CHECK(read_text("/proc/self/cmdline").find("guardian of") == std::string::npos);
   }
 
-  TEST_CASE("a stopped guardian does not outlive the run") {
+  TEST_CASE("guardian: a stopped guardian does not outlive the run") {
     pid_t guardian = -1;
     {
       const Containment containment;
@@ -186,7 +186,7 @@ TEST_SUITE("containment") {
     CHECK(process_state(guardian).letter == '\0');
   }
 
-  TEST_CASE("orphans that the end of the group killed are reaped, however late they end") {
+  TEST_CASE("containment: killed orphans are reaped even if they end late") {
     for (int round = 0; round < 30; ++round) {
       WorkerBench bench(1, ContainmentMode::marker);
       const auto started = bench.folder() / "started";
@@ -197,7 +197,7 @@ TEST_SUITE("containment") {
     CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
   }
 
-  TEST_CASE("a run inside another run's worker is found by both markers") {
+  TEST_CASE("containment: a worker of a nested run is found by the marker of either run") {
     ::setenv("DDPRUN_MARKER", "outer", 1);
     WorkerBench bench(1, ContainmentMode::marker);
     const auto pid = bench.start({shell_worker(0, "sleep 1000")})[0].pid;
@@ -208,7 +208,7 @@ TEST_SUITE("containment") {
     }
   }
 
-  TEST_CASE("a process that executes one program after another is found at any moment") {
+  TEST_CASE("containment: a process that calls exec repeatedly is always found") {
     WorkerBench bench(1, ContainmentMode::marker);
     const auto script = bench.folder() / "again";
     std::ofstream(script) << "exec sh " + script.string() + "\n";
@@ -220,7 +220,7 @@ TEST_SUITE("containment") {
     CHECK(found == 500);
   }
 
-  TEST_CASE("the children of a worker that was killed do not hold up the news of it") {
+  TEST_CASE("containment: children of a killed worker do not delay the report of its exit") {
     WorkerBench bench(1, ContainmentMode::marker);
     const auto child = bench.folder() / "child";
     bench.start({shell_worker(0, "sleep 1000 & echo $! >" + child.string() + "; kill -9 $$")});
@@ -230,7 +230,7 @@ TEST_SUITE("containment") {
     CHECK(await_end(pid_in(child), Deadline::after(20s)));
   }
 
-  TEST_CASE("orphans that end while the workers go on do not stay as zombies") {
+  TEST_CASE("containment: orphans that end while workers run are reaped") {
     WorkerBench bench(1, ContainmentMode::marker);
     const auto orphan = bench.folder() / "orphan";
     bench.start(
@@ -240,7 +240,7 @@ TEST_SUITE("containment") {
     CHECK(bench.history().exited.empty());
   }
 
-  TEST_CASE("a cgroup that its members have divided is removed as a whole") {
+  TEST_CASE("containment: a cgroup with nested cgroups of its members is removed") {
     std::string reason;
     const auto cgroup = Cgroup::create("test-of-ddprun-" + std::to_string(::getpid()), reason);
     if (!cgroup) {

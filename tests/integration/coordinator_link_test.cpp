@@ -66,7 +66,7 @@ asio::awaitable<membership::Found> found_at(StoreEndpoint endpoint) {
 }  // namespace
 
 TEST_SUITE("coordinator link") {
-  TEST_CASE("a silent peer is probed again until it shows that it is a torchrun") {
+  TEST_CASE("coordinator link: a silent peer is probed until it is recognised as a torchrun") {
     asio::io_context io(1);
     LateTorchrun peer(io);
     LaunchPlan plan;

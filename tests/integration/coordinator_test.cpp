@@ -150,7 +150,7 @@ void form_a_round(Rendezvous& rendezvous) {
 }  // namespace
 
 TEST_SUITE("coordinator") {
-  TEST_CASE("what is no greeting, no message or out of turn costs the connection, and only that") {
+  TEST_CASE("coordinator: an invalid or unexpected message closes only its own connection") {
     struct Row {
       std::string bytes, why;
     };
@@ -183,7 +183,7 @@ TEST_SUITE("coordinator") {
     }
   }
 
-  TEST_CASE("a greeting and a first message may come byte by byte") {
+  TEST_CASE("coordinator: a greeting and a first message may arrive byte by byte") {
     Rendezvous rendezvous;
     const auto client = rendezvous.connect();
     for (const char byte : kOpening + bytes_of(join_as("slow"))) {
@@ -193,7 +193,7 @@ TEST_SUITE("coordinator") {
     CHECK(rendezvous.warnings().empty());
   }
 
-  TEST_CASE("an agent of another version is told both versions") {
+  TEST_CASE("coordinator: an agent of another version gets an error with both versions") {
     Rendezvous rendezvous;
     const auto client = rendezvous.connect();
     client.send("DDPRUN/17\nwhatever that version says");
@@ -207,7 +207,7 @@ TEST_SUITE("coordinator") {
     form_a_round(rendezvous);
   }
 
-  TEST_CASE("a peer that hangs up in the middle of a message leaves no trace") {
+  TEST_CASE("coordinator: a connection that closes within a message leaves no state") {
     const auto whole = kOpening + bytes_of(join_as("a"));
     // Fewer at once than the places of those that have not joined: a server that is slow to see
     // the ends of all of them would rightly tell of the oldest.
@@ -222,7 +222,7 @@ TEST_SUITE("coordinator") {
     }
   }
 
-  TEST_CASE("whoever greets and says no more is cut off, with few words about many") {
+  TEST_CASE("coordinator: connections that only send a greeting are closed and reported in bulk") {
     auto settings = settings_of_pair();
     settings.introduction_timeout = 500ms;
     settings.lease = 60s;
@@ -242,7 +242,7 @@ TEST_SUITE("coordinator") {
     CHECK(warnings.back().ends_with("(number 32 of its kind)"));
   }
 
-  TEST_CASE("a node that joins and is silent loses its place at the end of its lease") {
+  TEST_CASE("coordinator: a silent node is lost when its lease expires") {
     auto settings = settings_of_pair();
     settings.lease = 300ms;
     Rendezvous rendezvous(settings);
@@ -254,8 +254,7 @@ TEST_SUITE("coordinator") {
     form_a_round(rendezvous);
   }
 
-  TEST_CASE(
-      "a coordinator that cannot carry out what it has decided lets go of all, and says why") {
+  TEST_CASE("coordinator: a failed action closes all connections with a reason") {
     Rendezvous rendezvous(settings_of_pair(), [] { throw std::bad_alloc(); });
     const auto first = rendezvous.connect();
     const auto second = rendezvous.connect();
@@ -306,7 +305,7 @@ TEST_SUITE("coordinator") {
     CHECK(replies < 500);
   }
 
-  TEST_CASE("a node that does not read is cut off, and the others go on") {
+  TEST_CASE("coordinator: a node that does not read is disconnected and the others continue") {
     auto settings = settings_of_pair();
     settings.lease = 60s;
     Rendezvous rendezvous(settings);

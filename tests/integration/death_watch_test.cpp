@@ -75,7 +75,7 @@ std::chrono::duration<double> processor_time() {
 }  // namespace
 
 TEST_SUITE("death watch") {
-  TEST_CASE("what was told on the page before the watch began is told of") {
+  TEST_CASE("death watch: reports changes made before watching started") {
     const auto page = control::ControlPage::create(1);
     page.wake();
     std::promise<void> told;
@@ -84,7 +84,7 @@ TEST_SUITE("death watch") {
     CHECK(told.get_future().wait_for(20s) == std::future_status::ready);
   }
 
-  TEST_CASE("a worker that writes its part at random neither occupies nor holds up the watch") {
+  TEST_CASE("death watch: random writes of a worker neither occupy nor delay it") {
     const auto page = control::ControlPage::create(2);
     const pid_t writer = ::fork();
     if (writer == 0) write_at_random(page.fd());
@@ -131,7 +131,7 @@ TEST_SUITE("death watch") {
     CHECK_FALSE(page.damage(0));
   }
 
-  TEST_CASE("a killed worker's death is known before it has been reaped") {
+  TEST_CASE("death watch: a killed worker is reported before it is reaped") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     const auto started = bench.start({probe(bench, 0, {"hold", ready.string()})});
@@ -147,7 +147,7 @@ TEST_SUITE("death watch") {
     CHECK_FALSE(bench.history().exit_of(0).was_stopped);
   }
 
-  TEST_CASE("a worker that leaves with _exit has died if its status is other than zero") {
+  TEST_CASE("death watch: _exit with a nonzero status is reported as a death") {
     for (const int status : {0, 3}) {
       CAPTURE(status);
       WorkerBench bench;
@@ -163,7 +163,7 @@ TEST_SUITE("death watch") {
     }
   }
 
-  TEST_CASE("a death that was noticed before the others were stopped stays a cause") {
+  TEST_CASE("death watch: a death that precedes the stop of the others remains a cause") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     const auto started = bench.start({probe(bench, 0, {"hold", ready.string()})});
@@ -175,7 +175,7 @@ TEST_SUITE("death watch") {
     CHECK_FALSE(bench.history().exit_of(0).was_stopped);
   }
 
-  TEST_CASE("an announced exit with a status other than zero is a death, with zero it is not") {
+  TEST_CASE("death watch: only an announced exit with a nonzero status is a death") {
     WorkerBench bench(2);
     auto failing = probe(bench, 0, {"announce-exit", "3", (bench.folder() / "one").string()});
     auto succeeding = probe(bench, 1, {"announce-exit", "0", (bench.folder() / "two").string()});
@@ -190,7 +190,7 @@ TEST_SUITE("death watch") {
   }
 
   TEST_CASE(
-      "a worker that has announced its failure is not signalled, but does not stay for ever") {
+      "death watch: a worker that announced its failure gets no signal until its time limit") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     bench.start({probe(bench, 0, {"announce-exit", "3", ready.string()})});
@@ -203,7 +203,7 @@ TEST_SUITE("death watch") {
     CHECK_FALSE(bench.history().exit_of(0).was_stopped);
   }
 
-  TEST_CASE("a worker on its way out is continued only if it is stopped") {
+  TEST_CASE("death watch: an exiting worker gets SIGCONT only if it is stopped") {
     // SIGCONT would take back the SIGSTOP of a debugger or leak checker that is just attaching.
     for (const bool is_stopped : {false, true}) {
       CAPTURE(is_stopped);
@@ -222,7 +222,7 @@ TEST_SUITE("death watch") {
     }
   }
 
-  TEST_CASE("a worker that becomes another program by exec has not died") {
+  TEST_CASE("death watch: a worker that calls exec is alive") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     bench.start({probe(bench, 0, {"become-sleep", ready.string()})});

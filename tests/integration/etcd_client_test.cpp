@@ -126,7 +126,7 @@ const Bad kBad[] = {
 }  // namespace
 
 TEST_SUITE("etcd client") {
-  TEST_CASE("the first to create a key has it, and loses it with its lease") {
+  TEST_CASE("etcd client: the first client that creates a key owns it until its lease ends") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     asio::io_context context;
@@ -163,7 +163,7 @@ TEST_SUITE("etcd client") {
     CHECK(std::get<std::chrono::seconds>(finish(context, client.renew(lease.id, soon()))) == 0s);
   }
 
-  TEST_CASE("etcd takes the longest requests that a run makes, and gives back what it has") {
+  TEST_CASE("etcd client: etcd stores the longest requests of a run and returns them") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     asio::io_context context;
@@ -185,7 +185,7 @@ TEST_SUITE("etcd client") {
     }
   }
 
-  TEST_CASE("a watch ends with its deadline if nothing changes") {
+  TEST_CASE("etcd client: a watch without changes ends at its deadline") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     asio::io_context context;
@@ -193,7 +193,7 @@ TEST_SUITE("etcd client") {
     CHECK_FALSE(finish(context, client.wait_for_change({"k"}, 2, Deadline::after(50ms))));
   }
 
-  TEST_CASE("what is no etcd is a problem that names it, whatever it answers") {
+  TEST_CASE("etcd client: a server that is not etcd is reported as such") {
     for (const auto& bad : kBad) {
       CAPTURE(bad.answer.substr(0, 100));
       const BadServer server(bad.answer);
@@ -207,7 +207,7 @@ TEST_SUITE("etcd client") {
     }
   }
 
-  TEST_CASE("an etcd that does not answer costs no more than the time there is") {
+  TEST_CASE("etcd client: requests to a silent etcd end at the deadline") {
     const BadServer silent("");
     asio::io_context context;
     Client client(context.get_executor(), {at(silent.port())});
@@ -216,7 +216,7 @@ TEST_SUITE("etcd client") {
     CHECK_FALSE(finish(context, client.wait_for_change({"k"}, 1, Deadline::after(50ms))));
   }
 
-  TEST_CASE("an endpoint without a leader is passed over, and the one that answers is kept") {
+  TEST_CASE("etcd client: an endpoint without a leader is skipped and the next one is kept") {
     const BadServer sick("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
     const BadServer well(ok(R"({"ID":"12","TTL":"3"})"));
     asio::io_context context;

@@ -93,7 +93,7 @@ std::string at(const EtcdServer& etcd, const std::string& host = "127.0.0.1") {
 }  // namespace
 
 TEST_SUITE("etcd with TLS") {
-  TEST_CASE("a client with a certificate reads, writes, renews and watches") {
+  TEST_CASE("etcd TLS: a client with a certificate reads and writes and renews and watches") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const Certificates all;
     const EtcdServer etcd(all.of_server(all.server));
@@ -112,7 +112,7 @@ TEST_SUITE("etcd with TLS") {
     CHECK(asking.finish(asking.client.wait_for_change({"k"}, written.revision, Asking::soon())));
   }
 
-  TEST_CASE("what is wrong with a certificate is told, with what to do") {
+  TEST_CASE("etcd TLS: a certificate error is reported with a remedy") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     Certificates all;
     const EtcdServer etcd(all.of_server(all.server));
@@ -145,7 +145,7 @@ TEST_SUITE("etcd with TLS") {
               "it uses TLS");
   }
 
-  TEST_CASE("a certificate is accepted in its time, for a name as for an address") {
+  TEST_CASE("etcd TLS: a certificate is checked for its dates and for the name or address") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     Certificates all;
     const auto named = all.authority.issue("named", {.names = "DNS:localhost"});
@@ -167,7 +167,7 @@ TEST_SUITE("etcd with TLS") {
           at(early) + "its certificate is not valid yet; set this machine's clock");
   }
 
-  TEST_CASE("an etcd without TLS is told from one with it") {
+  TEST_CASE("etcd TLS: a server without TLS is recognised") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const Certificates all;
     const EtcdServer etcd;
@@ -179,7 +179,7 @@ TEST_SUITE("etcd with TLS") {
 }
 
 TEST_SUITE("session of TLS") {
-  TEST_CASE("a server without a name is not accepted, as any would be") {
+  TEST_CASE("etcd TLS: a session needs the name of the server") {
     const auto context = context_of({});
     for (const auto& host : {std::string(), std::string(300, 'a')}) {
       security::TlsSession session(context, host);
@@ -199,7 +199,7 @@ TEST_SUITE("session of TLS") {
 }
 
 TEST_SUITE("files of TLS") {
-  TEST_CASE("files that cannot be used are refused by their option, with the reason") {
+  TEST_CASE("etcd TLS: unusable files are rejected with the option and the reason") {
     Certificates all;
     const auto good = all.of_client();
     CHECK(refusal_of(good).empty());
@@ -232,7 +232,7 @@ TEST_SUITE("files of TLS") {
                                   good.key);
   }
 
-  TEST_CASE("a certificate and its key may be in one file") {
+  TEST_CASE("etcd TLS: one file can contain a certificate and its key") {
     const Certificates all;
     const auto both = all.folder / "both.pem";
     std::ofstream(both) << std::ifstream(all.client.certificate).rdbuf()
@@ -244,7 +244,7 @@ TEST_SUITE("files of TLS") {
     CHECK(refusal_of({.certificate = both}).empty());
   }
 
-  TEST_CASE("a certificate without a key is refused for the missing key, whatever its mode is") {
+  TEST_CASE("etcd TLS: a missing key is reported regardless of the mode of the certificate") {
     Certificates all;
     const auto locked = all.authority.issue("locked", {.has_pass_phrase = true});
     const auto both = all.folder / "both.pem";
@@ -266,7 +266,7 @@ TEST_SUITE("files of TLS") {
               .starts_with("--rdzv_conf=key=" + all.server.certificate + ": holds no key"));
   }
 
-  TEST_CASE("a pipe is refused and not waited for") {
+  TEST_CASE("etcd TLS: a named pipe is rejected without blocking") {
     const Certificates all;
     const auto pipe = all.folder / "pipe";
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);

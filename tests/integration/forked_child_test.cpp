@@ -72,7 +72,7 @@ std::string fork_within_call(const StoreEndpoint& endpoint, int rank, const std:
 }  // namespace
 
 TEST_SUITE("forked child") {
-  TEST_CASE("a child of a rank is refused its groups, and their calls go on") {
+  TEST_CASE("fork: the child of a rank cannot use its groups and the rank can") {
     std::vector<std::string> backends = {"host"};
     for (const auto& backend : available_backends()) {
       if (backend.name == "gloo" && backend.unavailable_reason.find("module") == std::string::npos)
@@ -88,7 +88,7 @@ TEST_SUITE("forked child") {
     }
   }
 
-  TEST_CASE("a child of a process whose threads are ranks is refused their groups") {
+  TEST_CASE("fork: the child of a process with ranks as threads cannot use their groups") {
     auto groups = ProcessGroup::create_in_process(2);
     CHECK(in_child([&] {
             const auto said = describe_failure([&] { groups[0].barrier().wait(); });
@@ -100,7 +100,7 @@ TEST_SUITE("forked child") {
     first.wait();
   }
 
-  TEST_CASE("a reducer's step fails in a child and ends well in its parent") {
+  TEST_CASE("fork: a reducer step fails in the child and completes in the parent") {
     auto groups = ProcessGroup::create_in_process(2);
     std::vector<std::optional<GradientReducer>> reducers(2);
     float values[] = {1, 1};
@@ -126,7 +126,7 @@ TEST_SUITE("forked child") {
     CHECK(*static_cast<float*>(reducers[0]->gradient(0).data) == 0.5F);
   }
 
-  TEST_CASE("a child cannot talk through its parent's connection to a store") {
+  TEST_CASE("fork: a child cannot use its parent's store connection") {
     const StoreProcess server;
     std::optional store(server.connect());
     const auto deadline = Deadline::after(60s);
@@ -142,8 +142,7 @@ TEST_SUITE("forked child") {
     CHECK(store->get("key", deadline) == "parent");
   }
 
-  TEST_CASE(
-      "a child can neither use its parent's loaders and replicas nor wait for their threads") {
+  TEST_CASE("fork: a child cannot use or wait for its parent's loaders and replicas") {
     auto groups = ProcessGroup::create_in_process(1);
     std::optional<DataLoader> loader;
     loader.emplace(
@@ -167,7 +166,7 @@ TEST_SUITE("forked child") {
     replicas->apply([](Replica&) {});
   }
 
-  TEST_CASE("a child does not write into its parent's checkpoint directory") {
+  TEST_CASE("fork: a child does not write to its parent's checkpoint directory") {
     const TemporaryFolder folder;
     std::optional<CheckpointDirectory> checkpoints(folder.path());
     checkpoints->save({.step = 1, .sections = {}});

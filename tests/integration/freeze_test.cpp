@@ -30,7 +30,7 @@ char state_of(pid_t pid) {
 }  // namespace
 
 TEST_SUITE("suspended run") {
-  TEST_CASE("without a cgroup each process is stopped, those in other sessions too") {
+  TEST_CASE("suspended run: without a cgroup each process is stopped in all sessions") {
     WorkerBench bench(1, ContainmentMode::marker);
     const auto helper = bench.folder() / "helper", worker = bench.folder() / "worker";
     bench.start({shell_worker(0, "setsid sh -c 'echo $$ >" + helper.string() +
@@ -43,7 +43,7 @@ TEST_SUITE("suspended run") {
     for (const pid_t pid : pids) bench.run_until([&] { return state_of(pid) != 'T'; });
   }
 
-  TEST_CASE("who was stopped before stays so") {
+  TEST_CASE("suspended run: processes that were already stopped stay stopped") {
     WorkerBench bench(1, ContainmentMode::marker);
     const auto file = bench.folder() / "worker";
     bench.start({shell_worker(0, "echo $$ >" + file.string() + "; exec sleep 1000")});
@@ -55,7 +55,7 @@ TEST_SUITE("suspended run") {
     CHECK(state_of(pid) == 'T');
   }
 
-  TEST_CASE("a worker that stood still goes on where it was, in each mode that can be had") {
+  TEST_CASE("suspended run: a suspended worker continues in each available mode") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready", go = bench.folder() / "go";
     bench.start({shell_worker(0, "echo >" + ready.string() + "; while [ ! -e " + go.string() +
@@ -88,7 +88,7 @@ TEST_SUITE("suspended run") {
 }
 
 TEST_SUITE("quiet write") {
-  TEST_CASE("a file that must not grow is told of by the result, not by a signal") {
+  TEST_CASE("log file: the size limit of a file is an error result and not a signal") {
     const TemporaryFolder folder;
     // The limit is the process' own and cannot be raised again by everybody.
     const pid_t child = ::fork();

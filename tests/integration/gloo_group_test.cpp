@@ -46,7 +46,7 @@ std::string said_to_who_waits(ProcessGroup& group, const Work& work) {
 }  // namespace
 
 TEST_SUITE("gloo group") {
-  TEST_CASE("a rank with another backend is refused at once, and can join with the right one") {
+  TEST_CASE("gloo: a rank with another backend is rejected and can join with the right one") {
     for (const std::string first : {"host", "gloo"}) {
       CAPTURE(first);
       const std::string second = first == "host" ? "gloo" : "host";
@@ -76,7 +76,7 @@ TEST_SUITE("gloo group") {
     }
   }
 
-  TEST_CASE("ranks that did not meet can create the group with another backend") {
+  TEST_CASE("gloo: ranks that failed to connect can create the group with another backend") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       const auto env = make_env(store.endpoint(), rank, 2);
@@ -98,7 +98,7 @@ TEST_SUITE("gloo group") {
     CHECK(ranks.wait(1).said == "ok");
   }
 
-  TEST_CASE("random calls of 1, 2, 3 and 5 ranks give what the serial ones do") {
+  TEST_CASE("gloo: random calls of 1 to 5 ranks equal the serial results") {
     const StoreProcess store;
     std::mt19937 random(std::random_device{}());
     for (const int size : {1, 2, 3, 5}) {
@@ -115,7 +115,7 @@ TEST_SUITE("gloo group") {
     CHECK(store.connect().number_of_keys(Deadline::after(60s)) == 0);
   }
 
-  TEST_CASE("a killed rank ends the calls of the others") {
+  TEST_CASE("gloo: a killed rank ends the calls of the other ranks") {
     const StoreProcess store;
     constexpr int kSize = 3;
     RankProcesses ranks(kSize, [&](int rank) {
@@ -134,7 +134,7 @@ TEST_SUITE("gloo group") {
     }
   }
 
-  TEST_CASE("a stopped rank ends the calls of the others at the deadline") {
+  TEST_CASE("gloo: a stopped rank ends the calls of the other ranks at the deadline") {
     const StoreProcess store;
     constexpr int kSize = 2;
     RankProcesses ranks(kSize, [&](int rank) {
@@ -150,7 +150,7 @@ TEST_SUITE("gloo group") {
           0);
   }
 
-  TEST_CASE("an abort ends a call under way") {
+  TEST_CASE("gloo: an abort ends a pending call") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, 2), gloo_group());
@@ -166,7 +166,7 @@ TEST_SUITE("gloo group") {
     CHECK(said.find("(during recv(1 x float32, rank 0, tag 0) of group") != std::string::npos);
   }
 
-  TEST_CASE("an abort ends a call that waits for a rank that does not come") {
+  TEST_CASE("gloo: an abort ends a call that waits for a missing rank") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, 2), gloo_group(1h));
@@ -178,7 +178,7 @@ TEST_SUITE("gloo group") {
     CHECK(ranks.wait(1).said.find("peer -1: ") == 0);
   }
 
-  TEST_CASE("an abort ends a call that has sent a part") {
+  TEST_CASE("gloo: an abort ends a call that has sent part of its data") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, 2), gloo_group(1h));
@@ -200,7 +200,7 @@ TEST_SUITE("gloo group") {
     CHECK(ranks.wait(0).said == "closed: process group \"default\" was aborted: enough");
   }
 
-  TEST_CASE("averages that could overflow are refused with the reason") {
+  TEST_CASE("gloo: averages that could overflow are rejected with the reason") {
     auto group = ProcessGroup::create(WorkerEnv{}, gloo_group());
     std::int32_t value = 1;
     CHECK_THROWS_WITH_AS(group.all_reduce(as_buffer(&value, 1), ReduceOp::average).wait(),
@@ -208,7 +208,7 @@ TEST_SUITE("gloo group") {
                          Error);
   }
 
-  TEST_CASE("local rank 0 logs why auto turns to gloo, and the other ranks do not") {
+  TEST_CASE("gloo: only local rank 0 logs why auto selected gloo") {
     std::vector<std::string> logged;
     GroupOptions options = gloo_group();
     options.backend = "auto";
@@ -227,7 +227,7 @@ TEST_SUITE("gloo group") {
                         "most 1024 workers of a node, and these are 1025; using gloo"});
   }
 
-  TEST_CASE("several ranks without a store are told so") {
+  TEST_CASE("gloo: several ranks without a store are rejected") {
     WorkerEnv env;
     env.world_size = env.local_world_size = 2;
     CHECK_THROWS_WITH_AS(ProcessGroup::create(env, gloo_group()),

@@ -20,7 +20,7 @@ Deadline::Clock::time_point in(Deadline::Duration time) {
 }  // namespace
 
 TEST_SUITE("guard until") {
-  TEST_CASE("at the end the guardian kills all members, without the agent's help") {
+  TEST_CASE("guardian: kills all members at the end of the lease without the agent") {
     for (const auto mode : {ContainmentMode::marker, ContainmentMode::automatic}) {
       CAPTURE(static_cast<int>(mode));
       WorkerBench bench(1, mode);
@@ -37,7 +37,7 @@ TEST_SUITE("guard until") {
     }
   }
 
-  TEST_CASE("who speaks in time keeps guardian and members, who is late gets another guardian") {
+  TEST_CASE("guardian: an agent that extends the lease too late gets a new guardian") {
     WorkerBench bench;
     const auto worker = bench.start({shell_worker(0, "sleep 1000")})[0].pid;
     auto& containment = bench.containment();
@@ -54,7 +54,7 @@ TEST_SUITE("guard until") {
     bench.run_to_end();
   }
 
-  TEST_CASE("a stopped guardian that cannot be told any more is replaced") {
+  TEST_CASE("guardian: a stopped guardian with a full pipe is replaced") {
     Containment containment;
     const pid_t guardian = containment.guardian_pid();
     ::kill(guardian, SIGSTOP);

@@ -73,7 +73,7 @@ TEST_SUITE("host group limits") {
     check_success(ends_after([] { static const LimitedAddressSpace limit(std::size_t{1} << 30); }));
   }
 
-  TEST_CASE("host group: a limit that leaves no room is named with its value and the remedy") {
+  TEST_CASE("host group: an exceeded memory limit is reported with its value and a remedy") {
     const auto file = ends_after([] { limit_files_to(2 << 20); })[0];
     CHECK(file.exited_with(1));
     CHECK(file.said ==
@@ -89,7 +89,7 @@ TEST_SUITE("host group limits") {
                               "-v) or lower GroupOptions::arena_bytes"));
   }
 
-  TEST_CASE("host group: a full /dev/shm is no obstacle") {
+  TEST_CASE("host group: works with a full /dev/shm") {
     const auto ends = ends_after([] {
       if (!fill_shared_memory_folder()) throw std::runtime_error("not permitted");
     });

@@ -44,7 +44,8 @@ std::string check_all_reduce(ProcessGroup& group, float* values) {
 }  // namespace
 
 TEST_SUITE("host group") {
-  TEST_CASE("processes that meet through the store agree, with and without copies") {
+  TEST_CASE(
+      "host group: processes that meet through the store get equal results in each copy mode") {
     const StoreProcess store;
     for (const int size : {1, 2, 4}) {
       RankProcesses ranks(size, [&](int rank) {
@@ -68,7 +69,7 @@ TEST_SUITE("host group") {
     }
   }
 
-  TEST_CASE("more ranks than a sleeping rank can watch agree, and all of them name a dead one") {
+  TEST_CASE("host group: all ranks of a large group name a dead rank") {
     const StoreProcess store;
     constexpr int kSize = shared_memory::kRanksWatchedMax + 10;
     constexpr int kVictim = 77;
@@ -103,7 +104,7 @@ TEST_SUITE("host group") {
     }
   }
 
-  TEST_CASE("a group of the same name can be made again, and two of different names at once") {
+  TEST_CASE("host group: a name can be reused and two names can be used at once") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       const auto env = make_env(store.endpoint(), rank, 2);
@@ -121,7 +122,7 @@ TEST_SUITE("host group") {
     for (int rank = 0; rank < 2; ++rank) CHECK(ranks.wait(rank).said == "okok");
   }
 
-  TEST_CASE("a rank killed at any moment is named by every survivor") {
+  TEST_CASE("host group: a rank killed at any time is named by every survivor") {
     const StoreProcess store;
     const unsigned seed = std::random_device{}();
     CAPTURE(seed);
@@ -160,7 +161,7 @@ TEST_SUITE("host group") {
     }
   }
 
-  TEST_CASE("random calls of ranks that are stopped now and then give what the serial ones do") {
+  TEST_CASE("host group: random calls with stopped ranks equal the serial results") {
     const StoreProcess store;
     std::mt19937 random(std::random_device{}());
     for (const int size : {2, 4}) {
@@ -183,7 +184,7 @@ TEST_SUITE("host group") {
     }
   }
 
-  TEST_CASE("a rank killed within any call is named by every survivor") {
+  TEST_CASE("host group: a rank killed within any call is named by every survivor") {
     const StoreProcess store;
     std::mt19937 random(std::random_device{}());
     constexpr int kSize = 4;
@@ -217,7 +218,7 @@ TEST_SUITE("host group") {
     }
   }
 
-  TEST_CASE("two ranks killed at once are noticed, although nobody may have awaited them") {
+  TEST_CASE("host group: the simultaneous death of two ranks is detected") {
     const StoreProcess store;
     constexpr int kSize = 5;
     RankProcesses ranks(kSize, [&](int rank) {
@@ -235,7 +236,7 @@ TEST_SUITE("host group") {
       CHECK(ranks.wait(survivor).said.find("died") != std::string::npos);
   }
 
-  TEST_CASE("a death is noticed at once although another rank is late") {
+  TEST_CASE("host group: a death is detected at once although another rank is late") {
     for (const std::size_t elements : {std::size_t{1}, std::size_t{1} << 20}) {
       const StoreProcess store;
       constexpr int kSize = 4;
@@ -255,7 +256,7 @@ TEST_SUITE("host group") {
     }
   }
 
-  TEST_CASE("a stopped rank is named at the deadline, with the collective it did not enter") {
+  TEST_CASE("host group: a stopped rank is named at the deadline with the collective it missed") {
     const StoreProcess store;
     constexpr int kSize = 3;
     RankProcesses ranks(kSize, [&](int rank) {
@@ -274,7 +275,7 @@ TEST_SUITE("host group") {
     CHECK(ranks.wait(2).said.find("timeout: ") == 0);
   }
 
-  TEST_CASE("a rank that leaves while others go on is named; one that leaves at the end is not") {
+  TEST_CASE("host group: a rank that exits early is named and one that exits last is not") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, 2), small_group());
@@ -286,7 +287,7 @@ TEST_SUITE("host group") {
     CHECK(ranks.wait(1).said == "left");
   }
 
-  TEST_CASE("the end of the attempt ends a collective that waits") {
+  TEST_CASE("host group: the end of the attempt ends a pending collective") {
     const StoreProcess store;
     auto page = control::ControlPage::create(2);
     RankProcesses ranks(2, [&](int rank) {
@@ -307,7 +308,7 @@ TEST_SUITE("host group") {
           "collective 0 of group \"default\" in round 0)");
   }
 
-  TEST_CASE("ranks that never come are named") {
+  TEST_CASE("host group: missing ranks are named") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto options = small_group();
@@ -323,7 +324,7 @@ TEST_SUITE("host group") {
     CHECK(ranks.wait(1).said.find("timeout: process group: rank(s) 1, 3 did not join") == 0);
   }
 
-  TEST_CASE("a rank that waits for a group is told which rank has not created it") {
+  TEST_CASE("host group: a waiting rank reports which rank has not created the group") {
     const StoreProcess store;
     auto options = small_group();
     options.join_timeout = 50ms;
@@ -333,7 +334,7 @@ TEST_SUITE("host group") {
           }).find("timeout: process group: rank 0 has not created group \"a\" after 0.") == 0);
   }
 
-  TEST_CASE("a group that did not come about leaves no address behind and can be made again") {
+  TEST_CASE("host group: a failed creation leaves no address and can be repeated") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       const auto env = make_env(store.endpoint(), rank, 2);
@@ -353,7 +354,7 @@ TEST_SUITE("host group") {
     for (int rank = 0; rank < 2; ++rank) CHECK(ranks.wait(rank).said == "no failure");
   }
 
-  TEST_CASE("workers that the backend cannot connect are told why") {
+  TEST_CASE("host group: workers that cannot be connected get the reason") {
     WorkerEnv env = make_env({}, 0, 2);
     CHECK(describe_failure([&] {
             ProcessGroup::create(env, small_group());

@@ -74,7 +74,7 @@ std::vector<pid_t> pids_of(const std::vector<WorkerStarted>& started) {
 }  // namespace
 
 TEST_SUITE("liveness") {
-  TEST_CASE("who is told to stop while workers start starts no more of them") {
+  TEST_CASE("liveness: a stop during the start of workers starts no further ones") {
     for (const auto mode : kModes) {
       constexpr int kWorkers = 200;
       WorkerBench bench(kWorkers, mode);
@@ -97,7 +97,7 @@ TEST_SUITE("liveness") {
     }
   }
 
-  TEST_CASE("workers are killed at once while others start") {
+  TEST_CASE("liveness: workers are killed at once while others start") {
     WorkerBench bench(50);
     std::vector<WorkerSpec> workers;
     for (int i = 0; i < 50; ++i) workers.push_back(shell_worker(i, "exec sleep 1000"));
@@ -110,7 +110,7 @@ TEST_SUITE("liveness") {
     CHECK(bench.history().killed.size() == 1);
   }
 
-  TEST_CASE("a signal that is forwarded while workers start reaches them after their exec") {
+  TEST_CASE("liveness: a signal forwarded during the start reaches workers after their exec") {
     WorkerBench bench(2);
     std::vector<WorkerSpec> workers{shell_worker(0, "exec sleep 1000"),
                                     shell_worker(1, "exec sleep 1000")};
@@ -123,7 +123,7 @@ TEST_SUITE("liveness") {
     }
   }
 
-  TEST_CASE("the loop goes on while strays are swept") {
+  TEST_CASE("liveness: the event loop runs while descendants are being killed") {
     for (const auto mode : kModes) {
       WorkerBench bench(1, mode);
       const auto file = bench.folder() / "pid";
@@ -136,7 +136,7 @@ TEST_SUITE("liveness") {
     }
   }
 
-  TEST_CASE("who is told to stop while strays are asked kills them at once") {
+  TEST_CASE("liveness: a stop during the grace period of descendants kills them at once") {
     for (const auto mode : kModes) {
       WorkerBench bench(1, mode);
       const auto file = bench.folder() / "pid";
@@ -153,7 +153,7 @@ TEST_SUITE("liveness") {
     }
   }
 
-  TEST_CASE("a killed worker that does not end is reported as still running, not as killed") {
+  TEST_CASE("liveness: a killed worker that does not end is reported as still running") {
     const auto folder = Freezer::make_folder();
     if (!folder) return;
     WorkerBench bench(2, ContainmentMode::automatic, {.when = StacksWhen::never}, kShortLimits);
@@ -183,7 +183,7 @@ TEST_SUITE("liveness") {
     CHECK(await_end(started[0].pid, Deadline::after(20s)));
   }
 
-  TEST_CASE("a descendant that does not end is reported with its state, not as stopped") {
+  TEST_CASE("liveness: a descendant that does not end is reported with its state") {
     for (const auto mode : kModes) {
       const auto folder = Freezer::make_folder();
       if (!folder) return;
@@ -208,7 +208,7 @@ TEST_SUITE("liveness") {
     }
   }
 
-  TEST_CASE("many workers that do not end hold up the end of their group no longer than one") {
+  TEST_CASE("liveness: many workers that do not end delay the group's end by one limit only") {
     const auto folder = Freezer::make_folder();
     if (!folder) return;
     constexpr int kWorkers = 40;

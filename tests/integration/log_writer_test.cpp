@@ -54,7 +54,7 @@ std::size_t allocated_bytes() {
 }  // namespace
 
 TEST_SUITE("log writer") {
-  TEST_CASE("small pieces are bounded by the memory that they take, not by their bytes") {
+  TEST_CASE("log writer: small pieces are limited by the memory they occupy") {
     boost::asio::io_context io;
     HungFile hung;
     const auto writer = std::make_shared<LogWriter>(io.get_executor(), Log());
@@ -67,7 +67,7 @@ TEST_SUITE("log writer") {
     writer->stop();
   }
 
-  TEST_CASE("small pieces that follow large ones take no more memory than the bound") {
+  TEST_CASE("log writer: small pieces after large ones stay within the memory limit") {
     boost::asio::io_context io;
     HungFile hung;
     const auto writer = std::make_shared<LogWriter>(io.get_executor(), Log());
@@ -90,7 +90,7 @@ TEST_SUITE("log writer") {
     writer->stop();
   }
 
-  TEST_CASE("what is missing in the end is logged while the writer can be used") {
+  TEST_CASE("log writer: lost output is logged while the writer is in use") {
     boost::asio::io_context io;
     HungFile hung;
     std::vector<std::string> logged;

@@ -61,7 +61,7 @@ struct LongMessage {
 }  // namespace
 
 TEST_SUITE("nodes failure") {
-  TEST_CASE("a rank killed within any call is named by every survivor on all nodes") {
+  TEST_CASE("nodes group: a rank killed within any call is named by every survivor on all nodes") {
     const StoreProcess store;
     std::mt19937 random(std::random_device{}());
     int attempt = 0;
@@ -95,7 +95,7 @@ TEST_SUITE("nodes failure") {
     }
   }
 
-  TEST_CASE("a stopped rank is named at the deadline, with the collective it did not enter") {
+  TEST_CASE("nodes group: a stopped rank is named at the deadline with the collective it missed") {
     const StoreProcess store;
     for (const Nodes& nodes : std::vector<Nodes>{{1, 1}, {2, 2}, {1, 2}}) {
       const int size = ranks_of(nodes);
@@ -123,8 +123,7 @@ TEST_SUITE("nodes failure") {
     }
   }
 
-  TEST_CASE(
-      "a wait that ends early names the late rank on its node, and the silent one elsewhere") {
+  TEST_CASE("nodes group: an early timeout names the late local rank or the silent remote one") {
     const StoreProcess store;
     const Nodes nodes{2, 2};
     RankProcesses ranks(4, [&](int rank) {
@@ -152,7 +151,7 @@ TEST_SUITE("nodes failure") {
     for (const int rank : {1, 3}) CHECK(ranks.wait(rank).said == "ok");
   }
 
-  TEST_CASE("ranks that call different things on different nodes are told who called what") {
+  TEST_CASE("nodes group: different calls on different nodes are reported with their ranks") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group =
@@ -170,7 +169,7 @@ TEST_SUITE("nodes failure") {
     CHECK(said.find("called all_reduce(99 x float32, sum)") != std::string::npos);
   }
 
-  TEST_CASE("a program's abort ends the calls of all nodes at once, and stays") {
+  TEST_CASE("nodes group: an abort ends the calls of all nodes at once and is permanent") {
     const StoreProcess store;
     const Nodes nodes{1, 2};
     const Signpost ready{store.endpoint(), "abort"};
@@ -195,7 +194,7 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(2).said.find("closed: ") == 0);
   }
 
-  TEST_CASE("the end of the attempt ends a wait for another node") {
+  TEST_CASE("nodes group: the end of the attempt ends a wait for another node") {
     const StoreProcess store;
     auto page = control::ControlPage::create(1);
     const Signpost ready{store.endpoint(), "page"};
@@ -213,7 +212,7 @@ TEST_SUITE("nodes failure") {
           0);
   }
 
-  TEST_CASE("a rank that leaves while others go on is named; one that leaves at the end is not") {
+  TEST_CASE("nodes group: a rank that exits early is named and one that exits last is not") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group =
@@ -226,7 +225,7 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(1).said == "left");
   }
 
-  TEST_CASE("ranks that never come are named, on whichever node") {
+  TEST_CASE("nodes group: missing ranks are named on any node") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto options = small_group();
@@ -240,7 +239,7 @@ TEST_SUITE("nodes failure") {
     }
   }
 
-  TEST_CASE("a message that nobody takes does not keep its sender, whose death loses it") {
+  TEST_CASE("nodes group: an unreceived message does not block its sender and is lost with it") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group =
@@ -259,7 +258,7 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(1).was_killed_by(SIGKILL));
   }
 
-  TEST_CASE("a send waits for the receiver when too much is under way to it") {
+  TEST_CASE("nodes group: a send waits for the receiver when too many bytes are pending") {
     const StoreProcess store;
     const Signpost done{store.endpoint(), "blocked"};
     RankProcesses ranks(2, [&](int rank) {
@@ -283,7 +282,7 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(0).said == "idle");
   }
 
-  TEST_CASE("memory for a message is taken as it arrives, not as it is announced") {
+  TEST_CASE("nodes group: memory for a message is allocated as it arrives") {
     const StoreProcess store;
     const Signpost done{store.endpoint(), "received"};
     RankProcesses ranks(2, [&](int rank) {
@@ -315,7 +314,7 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(1).said == "1");
   }
 
-  TEST_CASE("a receiver keeps a bounded number of messages that it has not asked for") {
+  TEST_CASE("nodes group: a receiver buffers a limited number of unexpected messages") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group =

@@ -72,15 +72,15 @@ void check_random_calls(const std::vector<Nodes>& spreads) {
 }  // namespace
 
 TEST_SUITE("nodes group") {
-  TEST_CASE("all collectives give what the serial ones do, however two nodes share the ranks") {
+  TEST_CASE("nodes group: all collectives equal the serial results on two nodes") {
     check_random_calls(spreads_over_two());
   }
 
-  TEST_CASE("all collectives give what the serial ones do, however three nodes share the ranks") {
+  TEST_CASE("nodes group: all collectives equal the serial results on three nodes") {
     check_random_calls(spreads_over_three());
   }
 
-  TEST_CASE("the bits of a sum do not depend on the size of the message around it") {
+  TEST_CASE("nodes group: the bits of a sum do not depend on the message size") {
     const StoreProcess store;
     const Nodes nodes{2, 1, 2};
     RankProcesses ranks(5, [&](int rank) {
@@ -97,7 +97,7 @@ TEST_SUITE("nodes group") {
     for (int rank = 0; rank < 5; ++rank) CHECK(ranks.wait(rank).said == "equal");
   }
 
-  TEST_CASE("groups of one name can be made one after another, and two at once") {
+  TEST_CASE("nodes group: a name can be reused and two groups can be created at once") {
     const StoreProcess store;
     const Nodes nodes{1, 2};
     RankProcesses ranks(3, [&](int rank) {

@@ -58,7 +58,7 @@ std::string key_of_presence(TestStore& store, int rank) {
 }  // namespace
 
 TEST_SUITE("nodes meeting") {
-  TEST_CASE("ranks that meet have the same key, new each time, and each other's addresses") {
+  TEST_CASE("nodes meeting: ranks get a new shared key and each other's addresses") {
     TestStore store;
     std::vector<Digest> keys;
     for (const auto& run_key : {std::optional(kRunKey), std::optional(kRunKey), {}, {}}) {
@@ -73,7 +73,7 @@ TEST_SUITE("nodes meeting") {
     }
   }
 
-  TEST_CASE("the names of keys in the store do not contain the group's token") {
+  TEST_CASE("nodes meeting: key names in the store do not contain the group's token") {
     TestStore store;
     auto first = std::async(std::launch::async, [&] { return meet(store, 0, kRunKey); });
     key_of_presence(store, 0);
@@ -84,7 +84,7 @@ TEST_SUITE("nodes meeting") {
     first.get();
   }
 
-  TEST_CASE("an address that another client of the store has changed is refused") {
+  TEST_CASE("nodes meeting: an address changed by another store client is rejected") {
     TestStore store;
     auto first = std::async(std::launch::async, [&] { return meet(store, 0, kRunKey); });
     const auto key = key_of_presence(store, 0);
@@ -99,7 +99,7 @@ TEST_SUITE("nodes meeting") {
     CHECK_THROWS_WITH_AS(first.get(), expected, Error);
   }
 
-  TEST_CASE("a client of the store without the run's key does not take a rank's place") {
+  TEST_CASE("nodes meeting: a store client without the run's key cannot replace a rank") {
     TestStore store;
     auto first = std::async(std::launch::async, [&] { return meet(store, 0, kRunKey); });
     key_of_presence(store, 0);

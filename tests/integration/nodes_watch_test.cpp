@@ -26,7 +26,7 @@ const std::vector<int> kNodes{2, 2};
 }  // namespace
 
 TEST_SUITE("nodes watch") {
-  TEST_CASE("who waits for a message of a rank that dies is told by those who know the rank") {
+  TEST_CASE("nodes watch: ranks that know a dead rank notify the ranks that wait for it") {
     const StoreProcess store;
     for (const int victim : {2, 3}) {
       const Signpost waiting{store.endpoint(), "message" + std::to_string(victim)};
@@ -51,7 +51,7 @@ TEST_SUITE("nodes watch") {
     }
   }
 
-  TEST_CASE("an idle rank knows of a death on another node when it next calls") {
+  TEST_CASE("nodes watch: an idle rank reports a death on another node at its next call") {
     const StoreProcess store;
     const Signpost ready{store.endpoint(), "ready"};
     const Signpost dead{store.endpoint(), "dead"};
@@ -73,8 +73,7 @@ TEST_SUITE("nodes watch") {
     }
   }
 
-  TEST_CASE(
-      "a rank that waits for a dead one's connection hears of it behind what it has not read") {
+  TEST_CASE("nodes watch: a death is reported after the unread data of the connection") {
     const StoreProcess store;
     const Signpost sent{store.endpoint(), "sent"};
     const Signpost waiting{store.endpoint(), "waiting"};
@@ -106,7 +105,7 @@ TEST_SUITE("nodes watch") {
     }
   }
 
-  TEST_CASE("a rank that cannot do a call is the one that all others name") {
+  TEST_CASE("nodes watch: all other ranks name the rank that cannot perform a call") {
     const StoreProcess store;
     RankProcesses ranks(4, [&](int rank) {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kNodes), small_group());

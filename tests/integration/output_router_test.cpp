@@ -51,7 +51,7 @@ WorkerSpec to_file(WorkerSpec spec, StreamTarget target, const HeldPath& file) {
 }  // namespace
 
 TEST_SUITE("output router") {
-  TEST_CASE("lines of several workers are never mixed") {
+  TEST_CASE("output: lines of several workers are never mixed") {
     constexpr int kWorkers = 4, kLines = 2000;
     WorkerBench bench(kWorkers);
     std::vector<WorkerSpec> workers;
@@ -70,7 +70,7 @@ TEST_SUITE("output router") {
     CHECK(std::count(text.begin(), text.end(), '\n') == kWorkers * kLines);
   }
 
-  TEST_CASE("random bytes arrive unchanged in the file and the console's copy is separate") {
+  TEST_CASE("output: random bytes reach the file unchanged and separate from the console") {
     WorkerBench bench;
     const auto source = bench.folder() / "source", copy = bench.folder() / "copy";
     auto spec = shell_worker(
@@ -83,7 +83,7 @@ TEST_SUITE("output router") {
     CHECK(bench.console().empty());
   }
 
-  TEST_CASE("tee gives the file the bytes and the console the lines") {
+  TEST_CASE("output: tee writes bytes to the file and lines to the console") {
     WorkerBench bench;
     const auto file = bench.folder() / "file";
     bench.start({to_file(shell_worker(0, "printf 'a\\nb'"), StreamTarget::tee, file)});
@@ -92,7 +92,7 @@ TEST_SUITE("output router") {
     CHECK(bench.console() == "[w0]:a\n[w0]:b\n");
   }
 
-  TEST_CASE("long lines of several workers stay whole on the console, also if written slowly") {
+  TEST_CASE("output: long lines of several workers stay whole even if written slowly") {
     constexpr int kWorkers = 3;
     WorkerBench bench(kWorkers);
     std::vector<WorkerSpec> workers;
@@ -110,7 +110,7 @@ TEST_SUITE("output router") {
     CHECK(count(bench.console(), "\n") == kWorkers);
   }
 
-  TEST_CASE("the bytes of the only worker pass at once and unchanged without a prefix") {
+  TEST_CASE("output: without a prefix the bytes of a single worker pass unchanged at once") {
     WorkerBench bench;
     auto spec = shell_worker(
         0, "printf '\\r 1%%\\r 2%%'; head -c 3000000 /dev/zero; printf 'a\\n\\033[Ab'; sleep 1000");
@@ -123,7 +123,7 @@ TEST_SUITE("output router") {
     CHECK(bench.console() == expected);
   }
 
-  TEST_CASE("verbatim lines of several workers stay whole, and nothing is inserted") {
+  TEST_CASE("output: verbatim lines of several workers stay whole without insertions") {
     constexpr int kWorkers = 3, kLines = 20;
     WorkerBench bench(kWorkers);
     std::vector<WorkerSpec> workers;
@@ -140,7 +140,7 @@ TEST_SUITE("output router") {
     CHECK(bench.console().size() == kWorkers * (kLines * 100'001 + 3));
   }
 
-  TEST_CASE("a line longer than 1 MiB is broken on the console and whole in the file") {
+  TEST_CASE("output: a line over 1 MiB is split on the console and whole in the file") {
     WorkerBench bench;
     const auto file = bench.folder() / "file";
     const auto spec = shell_worker(0, "head -c 17825792 /dev/zero | tr '\\0' x; echo");
@@ -151,7 +151,7 @@ TEST_SUITE("output router") {
     CHECK(count(bench.console(), "x") == 17'825'792);
   }
 
-  TEST_CASE("a prompt appears although its line does not end") {
+  TEST_CASE("output: a prompt appears before its line ends") {
     WorkerBench bench;
     bench.start({shell_worker(0, "printf 'really? '; sleep 1000")});
     bench.run_until([&] { return bench.console() == "[w0]:really? "; });
@@ -160,7 +160,7 @@ TEST_SUITE("output router") {
     CHECK(bench.console() == "[w0]:really? \n");
   }
 
-  TEST_CASE("a line that keeps growing appears before it ends") {
+  TEST_CASE("output: a growing line appears before it ends") {
     WorkerBench bench;
     bench.start({shell_worker(0, "while :; do printf .; sleep 0.01; done")});
     bench.run_until([&] { return bench.console().size() > 50; });
@@ -170,7 +170,7 @@ TEST_SUITE("output router") {
     CHECK(count(bench.console(), "[w0]:") == 1);
   }
 
-  TEST_CASE("another worker's line ends an open line, which goes on under its prefix") {
+  TEST_CASE("output: a line interrupted by another worker continues under its prefix") {
     WorkerBench bench(2);
     const auto go = bench.folder() / "go", on = bench.folder() / "on";
     const auto wait_for = [](const fs::path& file) {
@@ -186,7 +186,7 @@ TEST_SUITE("output router") {
     CHECK(bench.console() == "[w0]:50%\n[w1]:line\n[w0]: 100%\n");
   }
 
-  TEST_CASE("a descendant that holds the pipe does not hold up the news of the exit") {
+  TEST_CASE("output: a descendant that holds the pipe does not delay the report of the exit") {
     WorkerBench bench;
     const auto pid_file = bench.folder() / "pid";
     bench.start({shell_worker(
@@ -199,7 +199,7 @@ TEST_SUITE("output router") {
     CHECK(swept == std::vector<pid_t>{std::stoi(await_line(pid_file))});
   }
 
-  TEST_CASE("a full disk is warned of once and the worker goes on") {
+  TEST_CASE("output: a full disk causes one warning and the worker continues") {
     WorkerBench bench;
     const auto spec = shell_worker(0, "head -c 300000 /dev/zero; echo end >&2; exit 0");
     bench.start({to_file(spec, StreamTarget::file, "/dev/full")});
@@ -211,7 +211,7 @@ TEST_SUITE("output router") {
           "/dev/full: 300000 bytes of output are missing (No space left on device)");
   }
 
-  TEST_CASE("output: in a held folder a log file that is no regular file is an error naming it") {
+  TEST_CASE("output: a log file that is not a regular file is an error with its name") {
     for (const bool is_link : {false, true}) {
       WorkerBench bench;
       const auto file = bench.folder() / "log";
@@ -280,7 +280,7 @@ TEST_SUITE("output router") {
     CHECK(received == 40'000'000);
   }
 
-  TEST_CASE("a log file that cannot be made is an error that names it") {
+  TEST_CASE("output: a log file that cannot be created is an error with its name") {
     WorkerBench bench;
     const auto spec = to_file(shell_worker(0, ""), StreamTarget::file, "/no/such/folder/log");
     const auto result = bench.try_start({spec});
@@ -289,7 +289,7 @@ TEST_SUITE("output router") {
     CHECK(std::get<WorkerNotStarted>(result).ends_the_run);
   }
 
-  TEST_CASE("what is written for a worker goes to no other file by a link") {
+  TEST_CASE("output: links do not redirect output to other files") {
     const TemporaryFolder folder;
     const auto log = folder.path() / "log";
     fs::create_symlink(folder.path() / "other", log);
@@ -374,7 +374,7 @@ TEST_SUITE("console") {
     std::unique_ptr<WorkerGroup> group;
   };
 
-  TEST_CASE("a console that nobody reads stalls no worker, and says what is missing") {
+  TEST_CASE("output: an unread console blocks no worker and the missing output is reported") {
     SilentConsole console;
     const auto exited = console.run("yes 0123456789 | head -c 11000000");
     REQUIRE(exited.has_value());
@@ -389,7 +389,7 @@ TEST_SUITE("console") {
     CHECK(text.ends_with("the console did not take them in time\n"));
   }
 
-  TEST_CASE("a console whose reader has gone is given up with one warning") {
+  TEST_CASE("output: a closed console causes one warning and is no longer written to") {
     SilentConsole console;
     ::close(std::exchange(console.pipe[0], -1));
     const auto exited = console.run("yes | head -c 1000000");

@@ -112,14 +112,14 @@ bool do_meet(Rank& lower, Rank& higher) {
 }  // namespace
 
 TEST_SUITE("peer meeting") {
-  TEST_CASE("two ranks with the same key meet") {
+  TEST_CASE("peer meeting: two ranks with the same key connect") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
     Rank higher(1, pair.peers, pair.higher);
     CHECK(do_meet(lower, higher));
   }
 
-  TEST_CASE("callers that are no rank of the group are hung up on, and ranks still meet") {
+  TEST_CASE("peer meeting: connections from other programs are closed and ranks still connect") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
     Hello of_another_version = make_hello(1, 0);
@@ -134,7 +134,7 @@ TEST_SUITE("peer meeting") {
     CHECK(do_meet(lower, higher));
   }
 
-  TEST_CASE("a caller without the key is hung up on, whatever it has seen of other callers") {
+  TEST_CASE("peer meeting: a caller without the key is rejected even with recorded messages") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
     const auto hello = make_hello(1, 0);
@@ -158,7 +158,7 @@ TEST_SUITE("peer meeting") {
     CHECK(do_meet(lower, higher));
   }
 
-  TEST_CASE("callers that say nothing are dropped for later ones, however many there are") {
+  TEST_CASE("peer meeting: later connections replace silent ones") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
     std::vector<Socket> silent;
@@ -170,7 +170,7 @@ TEST_SUITE("peer meeting") {
     CHECK(do_meet(lower, higher));
   }
 
-  TEST_CASE("callers that have said hello keep their places until they have proved themselves") {
+  TEST_CASE("peer meeting: connections with a hello are kept until authenticated") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
     std::vector<Socket> callers;
@@ -189,7 +189,7 @@ TEST_SUITE("peer meeting") {
     CHECK(is_met);
   }
 
-  TEST_CASE("ranks that are dropped because they say hello late call again") {
+  TEST_CASE("peer meeting: ranks dropped for a late hello connect again") {
     constexpr int kRanks = static_cast<int>(kUnauthenticatedMax) + 6;
     const Pair pair;
     const std::vector<PeerAddress> peers(kRanks + 1, pair.peers[0]);
@@ -213,7 +213,7 @@ TEST_SUITE("peer meeting") {
     CHECK(met == kRanks);
   }
 
-  TEST_CASE("a listener that closes every connection is given up") {
+  TEST_CASE("peer meeting: retries stop at a listener that closes every connection") {
     const Pair pair;
     Rank higher(1, pair.peers, pair.higher);
     higher.meeting.call(0);
@@ -225,7 +225,7 @@ TEST_SUITE("peer meeting") {
     CHECK(higher.meeting.unreachable().size() == 1);
   }
 
-  TEST_CASE("a listener without the key is not taken for a rank of the group") {
+  TEST_CASE("peer meeting: a listener without the key is not accepted as a rank") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower, kOtherKey);
     Rank higher(1, pair.peers, pair.higher);
@@ -235,7 +235,7 @@ TEST_SUITE("peer meeting") {
     CHECK(higher.meeting.unreachable()[0].why.find("not of this group") != std::string::npos);
   }
 
-  TEST_CASE("each address of a rank is tried, and all are named if none will do") {
+  TEST_CASE("peer meeting: each address of a rank is tried and a failure names them all") {
     Pair pair;
     pair.peers[0].addresses = {"nowhere", "127.0.0.1"};
     {

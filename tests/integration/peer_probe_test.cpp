@@ -92,7 +92,7 @@ ProbeAddress closed_port() {
 }  // namespace
 
 TEST_SUITE("peer probe") {
-  TEST_CASE("peers that do not listen are unreachable, those that listen are reached") {
+  TEST_CASE("peer probe: only peers that listen are reachable") {
     const Listening first;
     const Listening second;
     const auto closed = closed_port();
@@ -100,7 +100,7 @@ TEST_SUITE("peer probe") {
     CHECK(probe({}).empty());
   }
 
-  TEST_CASE("a peer that does not answer in time is unreachable, whatever others do") {
+  TEST_CASE("peer probe: a peer that does not respond in time is unreachable") {
     const Listening peer;
     const Listening full(0);
     // Its queue has room for one; what comes later is not answered.
@@ -108,7 +108,7 @@ TEST_SUITE("peer probe") {
     CHECK(probe_silent({full.address(), peer.address()}) == Indices{0});
   }
 
-  TEST_CASE("peers that this machine does not try to reach count as reached") {
+  TEST_CASE("peer probe: peers that this machine does not try to connect to are reachable") {
     CHECK(probe({{"127.0.0.1", 0}, {"", 1}, {"a name", 1}}).empty());
     boost::asio::io_context context(1);
     const auto closed = closed_port();
@@ -117,7 +117,7 @@ TEST_SUITE("peer probe") {
     CHECK(probe(context, {closed}).empty());
   }
 
-  TEST_CASE("a peer counts as reached if this process did not run when its time was up") {
+  TEST_CASE("peer probe: a peer is reachable if this process was stopped at the time limit") {
     const Listening full(0);
     CHECK(probe({full.address()}).empty());
     boost::asio::io_context context(1);
@@ -128,7 +128,7 @@ TEST_SUITE("peer probe") {
     CHECK(probe_silent({full.address()}) == Indices{0});
   }
 
-  TEST_CASE("an agent can be probed at the address by which other machines reach it") {
+  TEST_CASE("peer probe: an agent is probed at the address by which other machines reach it") {
     boost::asio::io_context context(1);
     CHECK(ProbeListener(context.get_executor(), "127.0.0.1").address() == ProbeAddress{});
     CHECK(ProbeListener(context.get_executor(), "fe80::1%eth0").address() == ProbeAddress{});

@@ -149,7 +149,7 @@ bool is_unknown(const PeerUser& user) {
 }  // namespace
 
 TEST_SUITE("peer user") {
-  TEST_CASE("the kernel tells the user of a client on this machine, by INET_DIAG and in /proc") {
+  TEST_CASE("peer user: INET_DIAG and /proc return the user of a local client") {
     const bool has_other = can_be_other_user();
     for (const auto& route : kRoutes) {
       const bool is_ipv6 = std::string_view(route.listen_address).starts_with(':') ||
@@ -161,7 +161,7 @@ TEST_SUITE("peer user") {
     if (!has_other) skip("only root can make the sockets of another user");
   }
 
-  TEST_CASE("a client that has reset its connection has no known user") {
+  TEST_CASE("peer user: is unknown for a client that has reset its connection") {
     const auto listener = listen_at("127.0.0.1");
     auto client = connect_to("127.0.0.1", port_of(listener.get()));
     const auto server = accept_from(listener);
@@ -171,7 +171,7 @@ TEST_SUITE("peer user") {
     CHECK(is_unknown(users.of(server.get())));
   }
 
-  TEST_CASE("the user of a socket that listens at the client's port is not the client's") {
+  TEST_CASE("peer user: a listening socket at the client's port is not the client") {
     const auto listener = listen_at("127.0.0.1");
     // At an address of its own, where no other program has the port.
     const std::string from = "127.7.7.7";
@@ -184,7 +184,7 @@ TEST_SUITE("peer user") {
     CHECK(is_unknown(users.of(server.get())));
   }
 
-  TEST_CASE("a client that has closed its end before it is accepted is not taken for root's") {
+  TEST_CASE("peer user: a client that closed before accept is not taken for root") {
     if (!can_be_other_user()) return skip("only root can make the sockets of another user");
     const auto listener = listen_at("127.0.0.1");
     {
@@ -199,7 +199,7 @@ TEST_SUITE("peer user") {
     CHECK((is_unknown(found) || (user != nullptr && user->id == kOtherUser)));
   }
 
-  TEST_CASE("a user that the agent's user namespace lacks is not known in it") {
+  TEST_CASE("peer user: a user outside the agent's user namespace is unknown") {
     if (!can_be_other_user()) return skip("only root can make the sockets of another user");
     const auto listener = listen_at("127.0.0.1");
     const auto own_client = connect_to("127.0.0.1", port_of(listener.get()));

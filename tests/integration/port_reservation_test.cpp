@@ -47,14 +47,16 @@ int try_to_listen(std::uint16_t port, Reuse reuse) {
 }  // namespace
 
 TEST_SUITE("port reservation") {
-  TEST_CASE("who asks for a reserved port and reuses addresses can listen there, again and again") {
+  TEST_CASE(
+      "port reservation: a process with SO_REUSEADDR can listen at a reserved port "
+      "repeatedly") {
     const PortReservation reservation(0);
     CHECK(reservation.port() != 0);
     CHECK(try_to_listen(reservation.port(), Reuse::yes) == 0);
     CHECK(try_to_listen(reservation.port(), Reuse::yes) == 0);
   }
 
-  TEST_CASE("who does not reuse addresses cannot have a reserved port until it is let go") {
+  TEST_CASE("port reservation: a process without SO_REUSEADDR cannot bind a reserved port") {
     std::uint16_t port = 0;
     {
       const PortReservation reservation(0);
@@ -64,7 +66,7 @@ TEST_SUITE("port reservation") {
     CHECK(try_to_listen(port, Reuse::no) == 0);
   }
 
-  TEST_CASE("a port at which somebody listens cannot be reserved, and the holder is named") {
+  TEST_CASE("port reservation: fails at a port in use and names the process") {
     const auto listener = ddprun::open_listener({.host = "127.0.0.1", .port = 0});
     std::string message;
     try {
@@ -79,7 +81,7 @@ TEST_SUITE("port reservation") {
     ::close(listener.fd);
   }
 
-  TEST_CASE("the holder of a port is named although its user cannot see its descriptors") {
+  TEST_CASE("port reservation: names the process even if its descriptors are unreadable") {
     RankProcesses ranks(1, [](int) -> std::string {
       if (::geteuid() == 0) become_user(kOtherUser);
       if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) throw std::runtime_error("prctl");

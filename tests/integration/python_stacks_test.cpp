@@ -41,7 +41,9 @@ bool gdb_can_call(const StacksTaken& taken) {
 }  // namespace
 
 TEST_SUITE("stacks of Python workers") {
-  TEST_CASE("Python in a C function shows its frames before it is killed, and leaves no core") {
+  TEST_CASE(
+      "Python stacks: a C function that blocks shows its frames before SIGKILL without a "
+      "core") {
     TraceTarget target({.when = StacksWhen::kill});
     target.start_python();
     target.bench.group().stop(SIGTERM, 100ms);
@@ -59,7 +61,7 @@ TEST_SUITE("stacks of Python workers") {
     CHECK_FALSE(exit.core_file);
   }
 
-  TEST_CASE("Python prints its frames when gdb tells it to, and notices nothing") {
+  TEST_CASE("Python stacks: frames requested through gdb leave the process unaffected") {
     if (!fs::exists(kGdb)) return;
     for (const bool by_shell : {false, true}) {
       CAPTURE(by_shell);
@@ -88,7 +90,7 @@ TEST_SUITE("stacks of Python workers") {
     }
   }
 
-  TEST_CASE("Python that has become another user prints its frames when gdb tells it to") {
+  TEST_CASE("Python stacks: a process with another user prints its frames through gdb") {
     if (!fs::exists(kGdb)) return;
     if (::geteuid() != 0 || !fs::exists("/usr/bin/setpriv")) {
       MESSAGE("only root can start a worker of another user, by setpriv");
@@ -108,7 +110,7 @@ TEST_SUITE("stacks of Python workers") {
     CHECK(process_state(target.pid).letter == 'S');
   }
 
-  TEST_CASE("a Python that exports no function for it prints its frames by its faulthandler") {
+  TEST_CASE("Python stacks: without exported functions the frames come from faulthandler") {
     if (!fs::exists(kGdb)) return;
     const TemporaryFolder folder;
     TraceTarget target({.when = StacksWhen::kill,
@@ -127,7 +129,7 @@ TEST_SUITE("stacks of Python workers") {
     }
   }
 
-  TEST_CASE("a Python that cannot be asked for its frames is said to lack a faulthandler") {
+  TEST_CASE("Python stacks: a process without faulthandler is reported as such") {
     if (!fs::exists(kGdb)) return;
     const TemporaryFolder folder;
     TraceTarget target({.when = StacksWhen::never,
@@ -143,7 +145,7 @@ TEST_SUITE("stacks of Python workers") {
     CHECK(contains(taken.problems[0], "its faulthandler is not enabled (PYTHONFAULTHANDLER=1)"));
   }
 
-  TEST_CASE("who has no Python lines is told how to get them") {
+  TEST_CASE("Python stacks: missing Python frames are reported with a remedy") {
     TraceTarget target({.when = StacksWhen::never});
     target.start_python();
     const auto taken = target.ask();
@@ -151,7 +153,7 @@ TEST_SUITE("stacks of Python workers") {
     CHECK(contains(taken.problems[0], "pip install py-spy"));
   }
 
-  TEST_CASE("Python behind a shell is ended rather than the shell") {
+  TEST_CASE("Python stacks: a signal ends Python instead of its parent shell") {
     TraceTarget target({.when = StacksWhen::kill});
     target.start_python_by_shell();
     target.bench.group().stop(SIGTERM, 100ms);
@@ -161,7 +163,7 @@ TEST_SUITE("stacks of Python workers") {
     CHECK(target.bench.history().exit_of(0).was_stopped);
   }
 
-  TEST_CASE("Python is not ended when its stack is asked for while it runs") {
+  TEST_CASE("Python stacks: a request does not end a running process") {
     TraceTarget target({.when = StacksWhen::kill});
     target.start_python();
     const auto taken = target.ask();
@@ -169,7 +171,7 @@ TEST_SUITE("stacks of Python workers") {
     CHECK(is_alive(target.pid));
   }
 
-  TEST_CASE("Python that a signal would end shows its frames instead") {
+  TEST_CASE("Python stacks: a process that a signal would end shows its frames instead") {
     TraceTarget target({.when = StacksWhen::stop});
     target.start({kPython, "-c",
                   "import sys, time\n"

@@ -67,7 +67,7 @@ class UmaskOf {
 }  // namespace
 
 TEST_SUITE("run folder") {
-  TEST_CASE("it is for the user alone, the folders below it and --log_dir are as the umask says") {
+  TEST_CASE("run folder: is private and subfolders and --log_dir follow the umask") {
     const UmaskOf mask(0022);
     const TemporaryFolder folder;
     const auto logs = folder.path() / "new" / "logs";
@@ -82,7 +82,7 @@ TEST_SUITE("run folder") {
     CHECK(mode_of(temporary.path()) == 0700);
   }
 
-  TEST_CASE("files go to the held folders after another folder has taken their place") {
+  TEST_CASE("run folder: files stay in the opened folders after those are replaced") {
     const TemporaryFolder folder;
     const auto other = folder.path() / "other";
     fs::create_directory(other);
@@ -100,7 +100,7 @@ TEST_SUITE("run folder") {
       CHECK(fs::exists(moved / file));
   }
 
-  TEST_CASE("a link in the place of an attempt's or worker's folder is not followed") {
+  TEST_CASE("run folder: links in place of attempt or worker folders are not followed") {
     const TemporaryFolder folder;
     const auto other = folder.path() / "other";
     fs::create_directory(other);
@@ -116,7 +116,7 @@ TEST_SUITE("run folder") {
     CHECK(fs::is_empty(other));
   }
 
-  TEST_CASE("symbolic links of --log_dir are followed until the folder is created") {
+  TEST_CASE("run folder: symbolic links in --log_dir are followed until its creation") {
     const TemporaryFolder folder;
     const auto first = folder.path() / "first", second = folder.path() / "second";
     for (const auto& path : {first, second}) fs::create_directory(path);
@@ -132,7 +132,7 @@ TEST_SUITE("run folder") {
     CHECK(fs::is_empty(second));
   }
 
-  TEST_CASE("folders that were removed are created again") {
+  TEST_CASE("run folder: removed folders are created again") {
     const TemporaryFolder folder;
     RunFolder run(plan_with(folder.path() / "logs"));
     RunFolder temporary(plan_without_logs(folder.path()));
@@ -149,7 +149,7 @@ TEST_SUITE("run folder") {
     }
   }
 
-  TEST_CASE("what is removed is the temporary folder and not what has taken its place") {
+  TEST_CASE("run folder: a folder that replaced the temporary one is not removed") {
     const TemporaryFolder folder;
     const auto precious = folder.path() / "precious";
     fs::create_directories(precious / "attempt_0/0");
@@ -172,7 +172,7 @@ TEST_SUITE("run folder") {
     CHECK(fs::is_empty(folder.path() / "moved"));
   }
 
-  TEST_CASE("without any worker started the folders that were created are removed") {
+  TEST_CASE("run folder: created folders are removed if no worker started") {
     const TemporaryFolder folder;
     {
       RunFolder run(plan_with(folder.path() / "new" / "logs"));
@@ -194,7 +194,7 @@ TEST_SUITE("run folder") {
     CHECK_FALSE(fs::exists(folder.path() / "logs/run_random/preflight"));
   }
 
-  TEST_CASE("folders without files are removed if no output goes to files") {
+  TEST_CASE("run folder: empty folders are removed if no output goes to files") {
     const TemporaryFolder folder;
     auto plan = plan_with(folder.path() / "logs");
     plan.workers.resize(2);
@@ -227,7 +227,7 @@ TEST_SUITE("run folder") {
     CHECK(fs::exists(folder.path() / "logs/run_random/attempt_0/0"));
   }
 
-  TEST_CASE("a folder of another user is not taken for the run's") {
+  TEST_CASE("run folder: a folder of another user is not used") {
     if (::geteuid() != 0) {
       MESSAGE("skipped: the user is not root");
       return;

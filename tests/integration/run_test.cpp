@@ -108,7 +108,7 @@ class Node {
 }  // namespace
 
 TEST_SUITE("run") {
-  TEST_CASE("run: a host that waits for other nodes ends at once, whenever the signal comes") {
+  TEST_CASE("run: a signal at any time ends a host that waits for other nodes") {
     // The whole beginning, up to where the node waits in the run.
     constexpr int kStepsMax = 40;
     for (int steps = 0; steps < kStepsMax; ++steps) {
@@ -123,7 +123,7 @@ TEST_SUITE("run") {
     }
   }
 
-  TEST_CASE("run: the only node reports the attempts that it began, whenever the signal comes") {
+  TEST_CASE("run: a single node reports all started attempts whenever a signal arrives") {
     constexpr int kStepsMax = 40;
     for (int steps = 0; steps < kStepsMax; ++steps) {
       CAPTURE(steps);
@@ -137,7 +137,7 @@ TEST_SUITE("run") {
     }
   }
 
-  TEST_CASE("run: an only node that does not wait for its workers' end reports their attempt") {
+  TEST_CASE("run: a single node that does not wait for its workers reports their attempt") {
     Node node(only_node_plan());
     node.run_until([&] { return node.events().worker.has_value(); });
     node.run().stop(SIGTERM, true);
@@ -148,8 +148,7 @@ TEST_SUITE("run") {
     CHECK(finished.attempts == 1);
   }
 
-  TEST_CASE(
-      "run: an agent that cannot continue has seen the end of its workers when the run ends") {
+  TEST_CASE("run: an agent that cannot continue ends after its workers") {
     const FreePort port;
     Node node(host_plan(port, 1));
     node.run_until([&] { return node.events().worker.has_value(); });

@@ -81,7 +81,8 @@ Run run_worker(const std::string& how, const ControlPage* page = nullptr,
 }  // namespace
 
 TEST_SUITE("run_worker") {
-  TEST_CASE("an exception is described in torchelastic's form and ends with exit code 1") {
+  TEST_CASE(
+      "run_worker: an exception is recorded in torchelastic's form and ends with exit code 1") {
     const Run run = run_worker("exception");
     CHECK(run.exited_with(1));
     CHECK(run.message() == "std::runtime_error: no \"such\" layer\nat all");
@@ -91,8 +92,7 @@ TEST_SUITE("run_worker") {
     CHECK(run.files_left == 1);
   }
 
-  TEST_CASE(
-      "an error is printed without its type, which the error file names where it tells more") {
+  TEST_CASE("run_worker: the type of an error is omitted on stderr") {
     struct Row {
       const char* how;
       int exit_code;
@@ -115,7 +115,7 @@ TEST_SUITE("run_worker") {
     }
   }
 
-  TEST_CASE("the stack at the end of an exception's text is no part of the message") {
+  TEST_CASE("run_worker: a stack at the end of what() is not part of the message") {
     const Run run = run_worker("libtorch");
     CHECK(run.message() == "std::runtime_error: sizes differ");
     CHECK(run.standard_error == "error: std::runtime_error: sizes differ\n");
@@ -125,7 +125,7 @@ TEST_SUITE("run_worker") {
           "uncaught exception: std::runtime_error: sizes differ");
   }
 
-  TEST_CASE("an error is written through no link that another user may have put there") {
+  TEST_CASE("run_worker: the error file is not written through links") {
     const TemporaryFolder folder;
     const auto target = folder.path() / "target";
     std::ofstream(target) << "text";
@@ -137,13 +137,13 @@ TEST_SUITE("run_worker") {
     CHECK(text == "text");
   }
 
-  TEST_CASE("an exception of no standard type is described, too") {
+  TEST_CASE("run_worker: an exception of a nonstandard type is recorded") {
     const Run run = run_worker("unknown");
     CHECK(run.exited_with(1));
     CHECK(run.message() == "exception of an unknown type");
   }
 
-  TEST_CASE("a fatal signal is described with a stack and still kills by that signal") {
+  TEST_CASE("run_worker: a fatal signal is recorded with a stack and still kills the worker") {
     for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
       CAPTURE(signal);
       const Run run = run_worker(std::to_string(signal));
@@ -154,26 +154,26 @@ TEST_SUITE("run_worker") {
     }
   }
 
-  TEST_CASE("a stack overflow is described") {
+  TEST_CASE("run_worker: a stack overflow is recorded") {
     const Run run = run_worker("overflow");
     CHECK(run.was_killed_by(SIGSEGV));
     CHECK(run.message().starts_with("fatal signal SIGSEGV at address 0x7"));
   }
 
-  TEST_CASE("a fatal access is described with its address") {
+  TEST_CASE("run_worker: an invalid memory access is recorded with its address") {
     const Run run = run_worker("access");
     CHECK(run.was_killed_by(SIGSEGV));
     CHECK(run.message() == "fatal signal SIGSEGV at address 0x1f0");
     CHECK(run.stack().starts_with("fatal signal SIGSEGV at address 0x1f0"));
   }
 
-  TEST_CASE("an exception that leaves a thread is described before the program aborts") {
+  TEST_CASE("run_worker: an exception that leaves a thread is recorded before the abort") {
     const Run run = run_worker("thread");
     CHECK(run.was_killed_by(SIGABRT));
     CHECK(run.message() == "uncaught exception: std::runtime_error: in a thread");
   }
 
-  TEST_CASE("a forked child does not write its parent's file, nor does success") {
+  TEST_CASE("run_worker: a forked child and a success leave the error file unchanged") {
     for (const char* how : {"child", "success"}) {
       const Run run = run_worker(how);
       CHECK(run.exited_with(0));
@@ -181,14 +181,14 @@ TEST_SUITE("run_worker") {
     }
   }
 
-  TEST_CASE("a control page that cannot be used is described as well") {
+  TEST_CASE("run_worker: an unusable control page is recorded") {
     const auto page = ControlPage::create(1);  // and the worker is told slot 1
     const Run run = run_worker("success", &page);
     CHECK(run.exited_with(2));
     CHECK(run.message().find("no slot for local rank 1") != std::string::npos);
   }
 
-  TEST_CASE("the agent learns the exit code from the control page, and of a death without one") {
+  TEST_CASE("run_worker: the control page has the exit code or reports a death without one") {
     const auto leaving = ControlPage::create(2);
     CHECK(run_worker("exit", &leaving).exited_with(7));
     CHECK(leaving.phase(1) == WorkerPhase::exiting);

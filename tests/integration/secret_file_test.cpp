@@ -67,7 +67,7 @@ class OtherUser {
 }  // namespace
 
 TEST_SUITE("secret file") {
-  TEST_CASE("a secret has from 32 to 4096 bytes, newlines at its end not counted") {
+  TEST_CASE("secret file: has 32 to 4096 bytes without trailing newlines") {
     const TemporaryFolder folder;
     const auto taken = [&](const std::string& bytes) {
       return objection(write(folder / "secret", bytes));
@@ -88,12 +88,12 @@ TEST_SUITE("secret file") {
     CHECK(taken(std::string(1 << 20, '\n')).find("from 32 to 4096") != std::string::npos);
   }
 
-  TEST_CASE("the different bytes of a secret are counted") {
+  TEST_CASE("secret file: distinct bytes are counted") {
     CHECK(Secret::from_bytes(kGood, "test").different_bytes() == 1);
     CHECK(Secret::from_bytes("0123456789abcdef0123456789abcdef\n", "test").different_bytes() == 16);
   }
 
-  TEST_CASE("a file that others than its owner may touch is refused, with what to do") {
+  TEST_CASE("secret file: access by other users is rejected with a remedy") {
     const TemporaryFolder folder;
     for (const mode_t mode : {0600, 0400, 0700}) {
       CHECK(objection(write(folder / std::to_string(mode), kGood, mode)) == "");
@@ -106,7 +106,7 @@ TEST_SUITE("secret file") {
     }
   }
 
-  TEST_CASE("a stranger's file is refused, root's is taken") {
+  TEST_CASE("secret file: only the user and root may own it") {
     if (::geteuid() != 0) return;  // nobody else can give files away
     const TemporaryFolder folder;
     const auto path = write(folder / "secret", kGood);
@@ -114,7 +114,7 @@ TEST_SUITE("secret file") {
     CHECK(objection(path).find("belongs to user 65534") != std::string::npos);
   }
 
-  TEST_CASE("a secret that this user's group may read is accepted only if root owns it") {
+  TEST_CASE("secret file: a group-readable file is accepted only if root owns it") {
     if (::geteuid() != 0) return;  // only root can act as another user
     constexpr gid_t kGroup = 12345;
     struct Case {
@@ -152,7 +152,7 @@ TEST_SUITE("secret file") {
     std::filesystem::current_path(before);
   }
 
-  TEST_CASE("what is no regular file is refused and not waited for, a link to one is taken") {
+  TEST_CASE("secret file: only regular files and links to them are read") {
     const TemporaryFolder folder;
     CHECK(objection(folder / "absent") == "--secret_file=run.key: No such file or directory");
     CHECK(objection(folder.path()).find("is not a regular file") != std::string::npos);
@@ -164,7 +164,7 @@ TEST_SUITE("secret file") {
     CHECK(objection(folder / "link") == "");
   }
 
-  TEST_CASE("a new file holds 32 random bytes in a line that only its owner can read") {
+  TEST_CASE("secret file: a new one has 32 random bytes in one line with mode 0600") {
     const TemporaryFolder folder;
     const mode_t before = ::umask(0);
     write_new_secret(folder / "one");
@@ -179,7 +179,7 @@ TEST_SUITE("secret file") {
     CHECK(one.bytes() != read_secret(folder / "two", "two").bytes());
   }
 
-  TEST_CASE("a new file is refused in a folder where other users could replace it") {
+  TEST_CASE("secret file: creation fails where other users could replace the file") {
     const TemporaryFolder folder;
     const auto parent = folder / "parent";
     const auto path = parent + "/secret";
@@ -208,7 +208,7 @@ TEST_SUITE("secret file") {
     }
   }
 
-  TEST_CASE("a file that is there is not overwritten, and one that cannot be written is not left") {
+  TEST_CASE("secret file: creation never overwrites and leaves no partial file") {
     const TemporaryFolder folder;
     const auto path = write(folder / "secret", kGood);
     CHECK_THROWS_WITH_AS(

@@ -80,7 +80,7 @@ std::string failure_of(const std::function<void(const WorkerEnv&)>& function,
 }  // namespace
 
 TEST_SUITE("spawn") {
-  TEST_CASE("workers meet and compute together, each in a process of its own") {
+  TEST_CASE("spawn: workers in separate processes form a group") {
     Pipe said;
     spawn(
         [&](const WorkerEnv& env) {
@@ -94,7 +94,7 @@ TEST_SUITE("spawn") {
     CHECK(said.read_all() == "xxxx");
   }
 
-  TEST_CASE("what a worker has printed is printed once, and what this process had is not again") {
+  TEST_CASE("spawn: buffered output is printed exactly once") {
     Pipe said;
     const int standard_output = ::dup(STDOUT_FILENO);
     std::cout << "before ";
@@ -112,7 +112,7 @@ TEST_SUITE("spawn") {
     CHECK(std::string(text, static_cast<std::size_t>(got)) == "parent worker worker ");
   }
 
-  TEST_CASE("the first failure ends all and is told with its cause") {
+  TEST_CASE("spawn: the first failure ends all workers and is thrown with its cause") {
     CHECK(failure_of([](const WorkerEnv& env) {
             if (env.rank == 2) throw std::runtime_error("out of flour");
             ::pause();
@@ -127,7 +127,7 @@ TEST_SUITE("spawn") {
           }) == "spawn: rank 3 exited with code 7; 3, 7, 0");
   }
 
-  TEST_CASE("who fails in a collective because of another is not blamed") {
+  TEST_CASE("spawn: a worker that fails because of a peer is not the cause") {
     for (int victim = 0; victim < 4; ++victim) {
       CHECK(failure_of([&](const WorkerEnv& env) {
               auto group = ProcessGroup::create(env, small_group());
@@ -139,7 +139,7 @@ TEST_SUITE("spawn") {
     }
   }
 
-  TEST_CASE("who ends while others wait for it is named") {
+  TEST_CASE("spawn: a worker that exits while others wait is named") {
     const auto said = failure_of([](const WorkerEnv& env) {
       auto group = ProcessGroup::create(env, small_group());
       group.barrier().wait();
@@ -150,7 +150,7 @@ TEST_SUITE("spawn") {
         said.find("spawn: rank 2 exited with code 0 while others waited for it: rank ") == 0, said);
   }
 
-  TEST_CASE("workers that wait in a collective are told what has happened") {
+  TEST_CASE("spawn: workers blocked in a collective get the reason of the failure") {
     Pipe said;
     Pipe ready;
     CHECK(failure_of([&](const WorkerEnv& env) {
@@ -166,7 +166,7 @@ TEST_SUITE("spawn") {
     CHECK(said.read_all() == "peer 0:\npeer 0:\npeer 0:\n");
   }
 
-  TEST_CASE("workers that do not end when asked to are killed") {
+  TEST_CASE("spawn: workers that ignore SIGTERM are killed") {
     SpawnOptions options = quick();
     options.stop_grace = 100ms;
     Pipe ready;
@@ -183,7 +183,7 @@ TEST_SUITE("spawn") {
               options) == "spawn: rank 0 failed: std::runtime_error: enough; 0, 1, 0");
   }
 
-  TEST_CASE("a limit ends workers that hang, and names them") {
+  TEST_CASE("spawn: a time limit ends and names workers that hang") {
     SpawnOptions options = quick();
     options.time_limit = 200ms;
     const auto said =
@@ -191,7 +191,7 @@ TEST_SUITE("spawn") {
     CHECK_MESSAGE(said.find("timeout: spawn: rank(s) 0, 1 had not ended after ") == 0, said);
   }
 
-  TEST_CASE("nothing that workers have started outlives them") {
+  TEST_CASE("spawn: descendants of workers do not outlive them") {
     Pipe held;
     spawn(
         [](const WorkerEnv&) {
@@ -201,7 +201,7 @@ TEST_SUITE("spawn") {
     CHECK(held.read_all().empty());
   }
 
-  TEST_CASE("workers end with the process that has spawned them") {
+  TEST_CASE("spawn: workers end with the process that spawned them") {
     Pipe said;
     const pid_t parent = ::fork();
     if (parent == 0) {
@@ -220,7 +220,7 @@ TEST_SUITE("spawn") {
     ::waitpid(parent, nullptr, 0);
   }
 
-  TEST_CASE("what cannot be is refused") {
+  TEST_CASE("spawn: invalid arguments are rejected") {
     const auto nothing = [](const WorkerEnv&) {};
     for (const int workers : {0, -1, 1025}) {
       CHECK(describe_failure([&] { spawn(nothing, workers, quick()); }) ==

@@ -55,7 +55,7 @@ std::vector<WorkerSpec> sleepers(int count, const std::string& script = "sleep 1
 }  // namespace
 
 TEST_SUITE("requests for stacks") {
-  TEST_CASE("a run that is to end does not wait for the stacks that were asked for before") {
+  TEST_CASE("stack requests: a run that stops does not wait for earlier requests") {
     for (const auto when : {StacksWhen::stop, StacksWhen::kill}) {
       const TemporaryFolder folder;
       const auto tool = make_slow_tool(folder.path());
@@ -79,7 +79,7 @@ TEST_SUITE("requests for stacks") {
     }
   }
 
-  TEST_CASE("a capture that has hardly been asked for is interrupted, too") {
+  TEST_CASE("stack requests: a stop interrupts a capture that has just begun") {
     const TemporaryFolder folder;
     const auto tool = make_slow_tool(folder.path());
     WorkerBench bench(1, ContainmentMode::automatic,
@@ -93,7 +93,7 @@ TEST_SUITE("requests for stacks") {
     CHECK(starts_of(tool) == 1);
   }
 
-  TEST_CASE("of requests that come while stacks are taken one is left") {
+  TEST_CASE("stack requests: requests during a capture are merged into one") {
     const TemporaryFolder folder;
     const auto tool = make_tool(folder.path(),
                                 "echo start >>$0.starts; until test -e $0.go; do sleep 0.01; done; "
@@ -110,7 +110,7 @@ TEST_SUITE("requests for stacks") {
     CHECK(starts_of(tool) == 2);
   }
 
-  TEST_CASE("the agent rests while more workers wait for a tool than may run") {
+  TEST_CASE("stack requests: the agent is idle while workers wait for a tool slot") {
     constexpr int kWorkers = static_cast<int>(ToolRunner::kToolsMax) + 4;
     const TemporaryFolder folder;
     const auto tool = make_slow_tool(folder.path());
@@ -128,7 +128,7 @@ TEST_SUITE("requests for stacks") {
     CHECK(steps < 3000);
   }
 
-  TEST_CASE("Python that is ended for its stack and prints none is told of") {
+  TEST_CASE("stack requests: a Python process that ends without a stack is reported") {
     const TemporaryFolder folder;
     WorkerBench bench(1, ContainmentMode::automatic, {.when = StacksWhen::kill});
     WorkerSpec spec = shell_worker(0, "");

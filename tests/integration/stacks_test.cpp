@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
 TEST_SUITE("stacks of workers") {
-  TEST_CASE("a worker that links the runtime names the functions of all its threads and goes on") {
+  TEST_CASE("stacks: a worker with the runtime names the functions of all its threads") {
     TraceTarget target({.when = StacksWhen::never});
     target.start_stuck("runtime");
     target.ask();
@@ -48,7 +48,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(kept.rfind("wait_in_first_thread(") != kept.find("wait_in_first_thread("));
   }
 
-  TEST_CASE("a symbol reader has a deadline, and without it the stacks have no names") {
+  TEST_CASE("stacks: a symbol reader that exceeds its deadline leaves stacks without names") {
     const TemporaryFolder folder;
     const auto make_reader = [&](const std::string& script) {
       return make_tool(folder.path(), script);
@@ -84,7 +84,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(contains(text_of(taken), " in stuck_worker\n"));
   }
 
-  TEST_CASE("of very many threads so many are asked") {
+  TEST_CASE("stacks: the number of captured threads is limited") {
     TraceTarget target({.when = StacksWhen::never});
     target.start_stuck("runtime", static_cast<int>(kThreadsAskedMax) + 20);
     const auto taken = target.ask();
@@ -93,7 +93,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(contains(taken.lines.back(), "more lines"));
   }
 
-  TEST_CASE("a program without the runtime is looked at by gdb, and goes on") {
+  TEST_CASE("stacks: a program without the runtime is captured by gdb and continues") {
     if (!fs::exists(kGdb)) {
       MESSAGE("there is no gdb here");
       return;
@@ -111,7 +111,7 @@ TEST_SUITE("stacks of workers") {
     }
   }
 
-  TEST_CASE("where tracing is refused that is said, and the kernel is asked") {
+  TEST_CASE("stacks: where tracing is not permitted the kernel's data is reported") {
     if (!fs::exists(kGdb)) return;
     TraceTarget target({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits});
     target.start_stuck("plain");
@@ -126,7 +126,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(taken.lines.size() == 2);
   }
 
-  TEST_CASE("a program that took the place of a worker with the runtime gets no signal of ours") {
+  TEST_CASE("stacks: a program executed by a worker with the runtime gets no signal") {
     TraceTarget target({.when = StacksWhen::never});
     target.start({DDPRUN_BIN_DIR "/probe_worker", "become-sleep", target.ready()});
     target.bench.run_until([&] { return executable_name(target.pid) == "sleep"; });
@@ -135,7 +135,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(is_alive(target.pid));
   }
 
-  TEST_CASE("a worker that ends in time is not looked at") {
+  TEST_CASE("stacks: a worker that stops in time is not captured") {
     TraceTarget target({.when = StacksWhen::kill, .gdb = kGdb, .limits = kLongLimits});
     target.start({"/bin/sh", "-c", "echo >" + target.ready() + "; sleep 1000"});
     target.bench.group().stop(SIGTERM, 20s);
@@ -143,7 +143,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(target.bench.history().stacks.empty());
   }
 
-  TEST_CASE("killing at once does not wait for a tool that is at work") {
+  TEST_CASE("stacks: SIGKILL does not wait for a running tool") {
     for (const auto mode : {ContainmentMode::automatic, ContainmentMode::marker}) {
       const TemporaryFolder folder;
       TraceTarget target({.when = StacksWhen::kill,
@@ -163,7 +163,7 @@ TEST_SUITE("stacks of workers") {
     }
   }
 
-  TEST_CASE("a tool that does not end is ended, and what it says is bounded") {
+  TEST_CASE("stacks: a tool that hangs is killed and its output is limited") {
     const TemporaryFolder folder;
     TraceTarget target(
         {.when = StacksWhen::never,
@@ -181,7 +181,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(is_alive(target.pid));
   }
 
-  TEST_CASE("a tool has the worker's rights, none of the agent's variables, and limits") {
+  TEST_CASE("stacks: a tool has the worker's user and resource limits and a clean environment") {
     if (::geteuid() != 0 || !fs::exists("/usr/bin/setpriv")) {
       MESSAGE("only root can start a worker of another user, by setpriv");
       return;
@@ -212,7 +212,7 @@ TEST_SUITE("stacks of workers") {
     ::unsetenv("DDPRUN_TEST_SECRET");
   }
 
-  TEST_CASE("no more than so many tools run at the same time") {
+  TEST_CASE("stacks: the number of concurrent tools is limited") {
     constexpr auto kWorkers = ToolRunner::kToolsMax + 4;
     const TemporaryFolder folder;
     const auto tool = make_tool(folder.path(),
@@ -232,7 +232,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(most <= ToolRunner::kToolsMax);
   }
 
-  TEST_CASE("a tool that had to wait inspects the process that was chosen, or is not started") {
+  TEST_CASE("stacks: a delayed tool inspects the selected process or does not start") {
     const TemporaryFolder folder;
     const auto tool = make_tool(folder.path(),
                                 "cd $(dirname $0); echo \"$*\" >>calls; while [ ! -e go ]; do "
@@ -286,7 +286,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(calls_for(child_of(wrapper)) == 1);
   }
 
-  TEST_CASE("without a tool there is what the kernel says") {
+  TEST_CASE("stacks: without a tool the kernel's data is reported") {
     TraceTarget target({.when = StacksWhen::kill});
     target.start_stuck("plain");
     target.bench.group().stop(SIGTERM, 10ms);
@@ -296,7 +296,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(target.bench.history().killed.size() == 1);
   }
 
-  TEST_CASE("an attempt is not marked as over before the stacks have been taken") {
+  TEST_CASE("stacks: the attempt is marked as over after its stacks are captured") {
     TraceTarget target({.when = StacksWhen::stop});
     auto page = control::ControlPage::attach(::dup(target.bench.control_page_fd()), 0);
     target.start_stuck("plain");

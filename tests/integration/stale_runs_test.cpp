@@ -32,7 +32,7 @@ bool has_cgroups() {
 }  // namespace
 
 TEST_SUITE("stale runs") {
-  TEST_CASE("what two killings left is ended by the next start") {
+  TEST_CASE("stale runs: a start ends processes left by a killed agent and guardian") {
     if (!has_cgroups()) return;
     const TemporaryFolder folder;
     const auto file = folder.path() / "grandchild";
@@ -50,7 +50,8 @@ TEST_SUITE("stale runs") {
     CHECK_FALSE(fs::exists(cgroup_of_run(agent.word)));
   }
 
-  TEST_CASE("a run is let alone while its agent lives, and ended beside a stopped guardian") {
+  TEST_CASE(
+      "stale runs: a run with a live agent is kept and one with a stopped guardian is ended") {
     if (!has_cgroups()) return;
     AgentProcess agent(ContainmentMode::cgroup, "sleep 1000");
     const auto deadline = Deadline::after(20s);
@@ -80,7 +81,7 @@ TEST_SUITE("stale runs") {
     CHECK(await_end(agent.guardian, deadline));
   }
 
-  TEST_CASE("cgroups of other names are let alone") {
+  TEST_CASE("stale runs: cgroups with other names are kept") {
     std::string reason;
     const auto cgroup = Cgroup::create("test-of-ddprun-" + std::to_string(::getpid()), reason);
     if (!cgroup) return;
@@ -94,7 +95,7 @@ TEST_SUITE("stale runs") {
     cgroup->remove();
   }
 
-  TEST_CASE("a start removes temporary folders of ended runs, and nothing else in TMPDIR") {
+  TEST_CASE("stale runs: a start removes only temporary folders of ended runs from TMPDIR") {
     const TemporaryFolder parent;
     LaunchPlan plan;
     plan.temporary_directory = parent.path();
@@ -117,7 +118,7 @@ TEST_SUITE("stale runs") {
     }
   }
 
-  TEST_CASE("a folder is unused while no process marks it as in use") {
+  TEST_CASE("stale runs: a folder is unused while no process marks it as in use") {
     const TemporaryFolder parent;
     const auto folder = parent.path() / "folder";
     fs::create_directory(folder);

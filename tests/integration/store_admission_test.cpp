@@ -33,7 +33,7 @@ RawClient connect_as(uid_t user, const StoreEndpoint& endpoint) {
 }  // namespace
 
 TEST_SUITE("store admission") {
-  TEST_CASE("the store refuses other users of this machine, and names them") {
+  TEST_CASE("store admission: other users of this machine are rejected and named") {
     if (!can_be_other_user()) return skip("only root can make the sockets of another user");
     TestStore store;
     const RawClient own(store.endpoint());
@@ -49,7 +49,7 @@ TEST_SUITE("store admission") {
         "admits all users"));
   }
 
-  TEST_CASE("the user decides before the other protocol of a shared port gets a connection") {
+  TEST_CASE("store admission: the user is checked before the other protocol of a shared port") {
     if (!can_be_other_user()) return skip("only root can make the sockets of another user");
     std::atomic<int> handed_over = 0;
     TestStore store(
@@ -66,7 +66,7 @@ TEST_SUITE("store admission") {
     CHECK(handed_over == 1);
   }
 
-  TEST_CASE("a client that has left before it is accepted is no reason for a warning") {
+  TEST_CASE("store admission: a client that left before accept causes no warning") {
     std::atomic<bool> may_go_on = false;
     TestStore store({.admits_user = [&](uid_t user) {
       may_go_on.wait(false);
@@ -84,7 +84,7 @@ TEST_SUITE("store admission") {
     CHECK(store.stats().unauthorized == 0);
   }
 
-  TEST_CASE("the store serves the users that its owner admits, whatever their address") {
+  TEST_CASE("store admission: admitted users are served at any address") {
     if (!can_be_other_user()) return skip("only root can make the sockets of another user");
     TestStore store({.admits_user = [](uid_t user) { return user == kOtherUser; },
                      .admits_address = [](const std::string&) { return false; }});
@@ -92,13 +92,13 @@ TEST_SUITE("store admission") {
     CHECK(connect_as(kOtherUser + 1, store.endpoint()).is_closed_by_server());
   }
 
-  TEST_CASE("users are not checked where the owner of the store does not want it") {
+  TEST_CASE("store admission: users are checked only if the owner requests it") {
     if (!can_be_other_user()) return skip("only root can make the sockets of another user");
     TestStore store({.admits_user = {}});
     CHECK(is_served(connect_as(kOtherUser, store.endpoint())));
   }
 
-  TEST_CASE("addresses count for the store's clients, not for the other protocol of its port") {
+  TEST_CASE("store admission: addresses are checked for store clients only") {
     TestStore store({.other_greeting = "agent",
                      .hand_over = [](int fd, std::string_view) { ::close(fd); },
                      .admits_user = {},
@@ -113,8 +113,7 @@ TEST_SUITE("store admission") {
     CHECK(store.stats().unauthorized == 1);
   }
 
-  TEST_CASE(
-      "clients at other addresses are closed at once and told of, those at admitted ones stay") {
+  TEST_CASE("store admission: clients at other addresses are disconnected and reported") {
     std::atomic<bool> is_admitted = false;
     TestStore store({.admits_user = {}, .admits_address = [&](const std::string& address) {
                        return address == "127.0.0.1" && is_admitted;
@@ -137,7 +136,7 @@ TEST_SUITE("store admission") {
                                       "that node with ddprun"));
   }
 
-  TEST_CASE("a store that listens for both families asks for IPv4 addresses as people write them") {
+  TEST_CASE("store admission: a dual-stack listener checks IPv4 addresses in IPv4 notation") {
     if (::access("/proc/net/if_inet6", F_OK) != 0) return;
     std::atomic<bool> has_seen = false;
     TestStore store(

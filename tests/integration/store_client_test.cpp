@@ -41,7 +41,7 @@ bool contains(const Error& error, const std::string& text) {
 }  // namespace
 
 TEST_SUITE("store client") {
-  TEST_CASE("every operation does what its description says") {
+  TEST_CASE("store client: each operation matches its documentation") {
     TestStore server;
     Store store = server.connect();
     const std::vector<std::string> both = {"a", "b"};
@@ -76,7 +76,7 @@ TEST_SUITE("store client") {
     store.barrier("alone", 1, soon());
   }
 
-  TEST_CASE("a get waits until another client has set the key") {
+  TEST_CASE("store client: a get waits until another client sets the key") {
     TestStore server;
     Store waiting = server.connect();
     std::string value;
@@ -87,7 +87,7 @@ TEST_SUITE("store client") {
     CHECK(value == "here");
   }
 
-  TEST_CASE("a wait that times out names the key and leaves the store usable") {
+  TEST_CASE("store client: a wait that times out names the key and leaves the client usable") {
     TestStore server;
     Store store = server.connect();
     const auto error = error_of([&] {
@@ -102,7 +102,7 @@ TEST_SUITE("store client") {
     CHECK(store.get("never", soon()) == "now");
   }
 
-  TEST_CASE("binary values of any size up to the limit come back as they were") {
+  TEST_CASE("store client: binary values of any permitted size are returned unchanged") {
     TestStore server;
     Store store = server.connect();
     std::string value(8 * 1024 * 1024, '\0');
@@ -115,7 +115,7 @@ TEST_SUITE("store client") {
     CHECK(store.number_of_keys(soon()) == 1);
   }
 
-  TEST_CASE("a prefix keeps the keys of two parties apart") {
+  TEST_CASE("store client: prefixes separate the keys of two clients") {
     TestStore server;
     Store plain = server.connect();
     Store prefixed = plain.with_prefix("p", soon());

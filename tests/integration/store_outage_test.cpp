@@ -122,7 +122,7 @@ std::string name_of(const StoreEndpoint& endpoint) {
 }  // namespace
 
 TEST_SUITE("store outage") {
-  TEST_CASE("a server without descriptors serves those it has and takes others later") {
+  TEST_CASE("store outage: a server without free descriptors keeps its clients and accepts later") {
     TestStore server;
     Store early = server.connect();
     const auto greeting = store_greeting() + store_request(wire::Ping{7});
@@ -142,7 +142,7 @@ TEST_SUITE("store outage") {
     CHECK(server.connect().add("n", 1, soon()) == 2);
   }
 
-  TEST_CASE("a client that came when there was no descriptor is served when there is one") {
+  TEST_CASE("store outage: a client that connected without a free descriptor is served later") {
     TestStore server;
     const auto greeting = store_greeting() + store_request(wire::Ping{7});
     auto few = std::make_unique<FewDescriptors>(1);
@@ -153,7 +153,7 @@ TEST_SUITE("store outage") {
     CHECK(late.receive(4) == std::string("\x07\0\0\0", 4));
   }
 
-  TEST_CASE("a client whose first attempt fails finds the server that appears later") {
+  TEST_CASE("store outage: a client connects to a server that starts later") {
     OwnPort port;
     port.listen();
     auto sum = std::async(std::launch::async, [&] {
@@ -165,7 +165,7 @@ TEST_SUITE("store outage") {
     CHECK(sum.get() == 3);
   }
 
-  TEST_CASE("a connection that is refused is tried until the deadline") {
+  TEST_CASE("store outage: a refused connection is retried until the deadline") {
     const OwnPort port;
     const auto start = Deadline::Clock::now();
     const std::string message = connect_error(port.endpoint(), Deadline::after(200ms));
@@ -175,7 +175,7 @@ TEST_SUITE("store outage") {
     CHECK(contains(message, "(0.2 s allowed)"));
   }
 
-  TEST_CASE("a server that takes connections and never answers is given up at the deadline") {
+  TEST_CASE("store outage: a server that accepts and never responds fails at the deadline") {
     const OwnPort port;
     port.listen();
     const std::string message = connect_error(port.endpoint(), Deadline::after(200ms));
@@ -184,7 +184,7 @@ TEST_SUITE("store outage") {
     CHECK(contains(message, "(0.2 s allowed)"));
   }
 
-  TEST_CASE("a server that falls silent is given up at the deadline of each call") {
+  TEST_CASE("store outage: a server that stops responding fails each call at its deadline") {
     TestStore server;
     Store store = server.connect();
     std::string message;

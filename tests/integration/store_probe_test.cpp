@@ -38,7 +38,7 @@ bool is_torchrun(const StoreEndpoint& endpoint, Deadline::Duration timeout = 20s
 }  // namespace
 
 TEST_SUITE("store probe") {
-  TEST_CASE("a store is a torchrun's if it has a key of its agents, of any version") {
+  TEST_CASE("store probe: a torchrun of any version is recognised by the keys of its agents") {
     for (const std::string key :
          {"torch.rendezvous.job", "job/torchelastic/role_info0", "job/torchelastic/role_info/0"}) {
       TestStore store;
@@ -52,7 +52,7 @@ TEST_SUITE("store probe") {
     }
   }
 
-  TEST_CASE("a port at which nothing answers, or nothing listens, is no torchrun") {
+  TEST_CASE("store probe: a silent or closed port is not a torchrun") {
     StoreEndpoint silent{.host = "127.0.0.1"};
     {
       const auto listener = open_listener(silent);

@@ -72,7 +72,7 @@ bool any_contains(const std::vector<std::string>& lines, const std::string& text
 }  // namespace
 
 TEST_SUITE("store server") {
-  TEST_CASE("old and new clients share one port and one name space") {
+  TEST_CASE("store: old and new clients share one port and one key space") {
     TestStore server;
     RawClient old_client(server.endpoint());
     RawClient new_client(server.endpoint());
@@ -90,7 +90,7 @@ TEST_SUITE("store server") {
     CHECK(old_client.receive(9) == string("v"));
   }
 
-  TEST_CASE("a half-sent request stalls nobody and is completed later") {
+  TEST_CASE("store: a half-sent request does not delay other clients and completes later") {
     TestStore server;
     RawClient slow(server.endpoint());
     const std::string request = store_greeting() + store_request(wire::Set{"/slow", "value"});
@@ -102,7 +102,7 @@ TEST_SUITE("store server") {
     CHECK(busy.get("slow", soon()) == "value");
   }
 
-  TEST_CASE("what is not the protocol loses its connection, is warned of, and harms nobody") {
+  TEST_CASE("store: invalid input closes only its own connection with a warning") {
     const std::string giant(8, '\x7f');
     const std::vector<std::pair<const char*, std::string>> rude = {
         {"an HTTP request", "GET / HTTP/1.1\r\nHost: store\r\n\r\n"},
@@ -135,7 +135,7 @@ TEST_SUITE("store server") {
     CHECK(any_contains(server.warnings(), "(number 8 of its kind)"));
   }
 
-  TEST_CASE("a port scan leaves nothing") {
+  TEST_CASE("store: a port scan leaves no state") {
     TestStore server;
     for (int i = 0; i < 50; ++i) RawClient scan(server.endpoint());
     CHECK(server.wait_until([](const auto& stats) { return stats.connections == 0; }));
@@ -143,7 +143,7 @@ TEST_SUITE("store server") {
     CHECK(server.warnings().empty());
   }
 
-  TEST_CASE("a request that cannot be done closes the connection of who made it") {
+  TEST_CASE("store: an invalid operation closes the connection of its client") {
     TestStore server;
     Store store = server.connect();
     set_now(store, "text", "abc");
@@ -154,7 +154,7 @@ TEST_SUITE("store server") {
     CHECK(any_contains(server.warnings(), "counts in /text, whose value is not a number"));
   }
 
-  TEST_CASE("the silent second connection of an old client stays open") {
+  TEST_CASE("store: the silent second connection of an old client stays open") {
     TestStore server;
     RawClient silent(server.endpoint());
     Store store = server.connect();
@@ -167,7 +167,7 @@ TEST_SUITE("store server") {
     CHECK(silent.receive(28) == "\x01" + string("/k") + string("") + string("v"));
   }
 
-  TEST_CASE("with a thousand idle connections all goes on") {
+  TEST_CASE("store: a thousand idle connections do not affect other clients") {
     // For this process and the store's; the usual soft limit is just too low.
     rlimit open_files{};
     ::getrlimit(RLIMIT_NOFILE, &open_files);
@@ -181,7 +181,7 @@ TEST_SUITE("store server") {
     CHECK(server.stats().connections == 1001);
   }
 
-  TEST_CASE("a connection too many is refused, and there is room again when one has gone") {
+  TEST_CASE("store: a connection over the limit is closed and later ones fit again") {
     TestStore server({.connections_max = 2});
     RawClient first(server.endpoint());
     {
@@ -196,7 +196,7 @@ TEST_SUITE("store server") {
     CHECK(server.stats().over_connections == 1);
   }
 
-  TEST_CASE("who does not read its replies loses its connection before memory runs out") {
+  TEST_CASE("store: a client that does not read is disconnected before memory runs out") {
     TestStore server({.unread_bytes_max = 1 << 20});
     Store store = server.connect();
     set_now(store, "k", std::string(1 << 19, 'x'));
@@ -209,7 +209,7 @@ TEST_SUITE("store server") {
     CHECK(store.get("k", soon()).size() == 1 << 19);
   }
 
-  TEST_CASE("store: a request that waits for its turn counts towards the limit of bytes") {
+  TEST_CASE("store: a queued request counts towards the limit of bytes") {
     constexpr std::size_t kBytes = 300 << 10;
     boost::asio::io_context io(1);
     ddprun::StoreServer server(io.get_executor(), {});
@@ -246,7 +246,7 @@ TEST_SUITE("store server") {
     CHECK(stats.connections + stats.slow_readers == kWatchers + 1);
   }
 
-  TEST_CASE("replies larger than the socket's buffer arrive while others are served") {
+  TEST_CASE("store: replies larger than the socket buffer do not delay other clients") {
     TestStore server;
     Store store = server.connect();
     const std::string value(wire::kValueBytesMax, 'x');
@@ -261,7 +261,7 @@ TEST_SUITE("store server") {
     CHECK(server.wait_until([&](const auto& stats) { return stats.bytes < value.size() + 1000; }));
   }
 
-  TEST_CASE("a value whose receiver hangs up before taking it goes to the next who waits") {
+  TEST_CASE("store: a value whose receiver disconnects goes to the next waiting client") {
     TestStore server;
     Store pusher = server.connect();
     Store next = server.connect();
@@ -280,7 +280,7 @@ TEST_SUITE("store server") {
     CHECK(value == "v");
   }
 
-  TEST_CASE("half-received requests count towards the limit of bytes") {
+  TEST_CASE("store: partially received requests count towards the limit of bytes") {
     TestStore server({.bytes_max = 100'000});
     RawClient greedy(server.endpoint());
     greedy.send(store_greeting() + "\x01" + string("/k") + number(1 << 20));
@@ -290,7 +290,7 @@ TEST_SUITE("store server") {
     CHECK(server.stats().bytes == 0);
   }
 
-  TEST_CASE("a new attempt sees no key and no connection of the one before") {
+  TEST_CASE("store: a new attempt has no keys or connections of the previous one") {
     TestStore server;
     Store old_client = server.connect();
     old_client.set("k", "old", soon());
@@ -314,7 +314,7 @@ TEST_SUITE("store server") {
     CHECK(server.stats().connections == 1);
   }
 
-  TEST_CASE("many attempts on one port leave nothing behind") {
+  TEST_CASE("store: many attempts at one port leave nothing behind") {
     TestStore server;
     for (int attempt = 0; attempt < 20; ++attempt) {
       Store store = server.connect();
@@ -327,7 +327,7 @@ TEST_SUITE("store server") {
     CHECK(stats.bytes == 0);
   }
 
-  TEST_CASE("a port in use is named together with the process that holds it") {
+  TEST_CASE("store: a port in use is reported with the process that holds it") {
     TestStore server;
     boost::asio::io_context context;
     ddprun::StoreServerOptions options;
@@ -343,7 +343,7 @@ TEST_SUITE("store server") {
     }
   }
 
-  TEST_CASE("an address of another machine, or of none, is refused") {
+  TEST_CASE("store: an address that is not local is rejected") {
     boost::asio::io_context context;
     for (const char* address : {"192.0.2.1", "no.such.host.invalid"}) {
       ddprun::StoreServerOptions options;
@@ -352,7 +352,7 @@ TEST_SUITE("store server") {
     }
   }
 
-  TEST_CASE("a server that is stopped without its executor running leaves nothing") {
+  TEST_CASE("store: a stop without a running executor frees everything") {
     boost::asio::io_context context;
     ddprun::StoreServer server(context.get_executor(), {});
     server.start();

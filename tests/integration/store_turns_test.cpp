@@ -21,7 +21,7 @@ using ddprun::test::store_request;
 using namespace std::chrono_literals;
 
 TEST_SUITE("store turns") {
-  TEST_CASE("requests that take long leave room for others in between") {
+  TEST_CASE("store: other clients are served between the turns of long requests") {
     constexpr int kKeys = 3000;
     boost::asio::io_context io(1);
     StoreServer server(io.get_executor(), {});

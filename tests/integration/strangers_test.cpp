@@ -156,7 +156,7 @@ constexpr std::size_t kPlaces = 64 + 2;
 }  // namespace
 
 TEST_SUITE("strangers") {
-  TEST_CASE("who has another secret is told so, told of once, and sent away") {
+  TEST_CASE("agents' port: a node with another secret is rejected and reported once") {
     Rendezvous rendezvous(patient_settings());
     Agent stranger(rendezvous, kOther);
     stranger.join("x");
@@ -172,7 +172,7 @@ TEST_SUITE("strangers") {
     form_a_round(rendezvous);
   }
 
-  TEST_CASE("clients of the store, browsers and noise are sent away from the agents' port") {
+  TEST_CASE("agents' port: connections of other programs are closed") {
     Rendezvous rendezvous(patient_settings());
     for (const std::string bytes : {"GET / HTTP/1.1\r\n\r\n", "\x0b\x0e\x0b\x0e", "\n"}) {
       const auto client = rendezvous.connect();
@@ -182,7 +182,7 @@ TEST_SUITE("strangers") {
     form_a_round(rendezvous);
   }
 
-  TEST_CASE("strangers who say nothing push out the oldest of them, and no node") {
+  TEST_CASE("agents' port: silent connections replace the oldest silent ones and no node") {
     Rendezvous rendezvous(patient_settings());
     Agent first(rendezvous, kSecret);
     first.join("a");
@@ -205,7 +205,7 @@ TEST_SUITE("strangers") {
     CHECK(strangers[3].is_closed_by_server());
   }
 
-  TEST_CASE("who knows the secret and does not join has few places, too, of its own") {
+  TEST_CASE("agents' port: authenticated connections that do not join are limited") {
     Rendezvous rendezvous(patient_settings());
     std::vector<Agent> silent;
     for (std::size_t i = 0; i < kPlaces + 1; ++i) {
@@ -221,7 +221,7 @@ TEST_SUITE("strangers") {
     CHECK(silent[1].hears<Welcome>());
   }
 
-  TEST_CASE("a thousand who come and say nothing leave the run as it was") {
+  TEST_CASE("agents' port: a thousand silent connections do not affect the run") {
     Rendezvous rendezvous(patient_settings());
     constexpr std::size_t kMany = 1000;
     std::vector<RawClient> strangers;
@@ -230,7 +230,7 @@ TEST_SUITE("strangers") {
     CHECK(rendezvous.warnings().size() <= 10);  // 1, 2, 4, ... 512
   }
 
-  TEST_CASE("what does not prove itself or does not join in time is cut off, and told of") {
+  TEST_CASE("agents' port: late authentication or joining closes the connection with a report") {
     auto settings = patient_settings();
     settings.handshake_timeout = 300ms;
     settings.introduction_timeout = 300ms;
@@ -251,7 +251,7 @@ TEST_SUITE("strangers") {
     CHECK(warnings[1].starts_with(from + "prove that it knows this run's secret" + end));
   }
 
-  TEST_CASE("who changes a message on its way costs the node its connection, and the run goes on") {
+  TEST_CASE("agents' port: a modified message closes the node's connection and the run continues") {
     Rendezvous rendezvous(patient_settings());
     Agent node(rendezvous, kSecret);
     node.join("a");

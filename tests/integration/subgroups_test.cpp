@@ -58,7 +58,7 @@ std::vector<Setting> settings(const std::vector<Nodes>& all_nodes) {
 }  // namespace
 
 TEST_SUITE("subgroups of processes") {
-  TEST_CASE("groups of some ranks work at once, beside the whole one and within each other") {
+  TEST_CASE("subgroups: overlapping and nested groups work concurrently with the default group") {
     const unsigned seed = std::random_device{}();
     CAPTURE(seed);
     for (const auto& setting : settings({{4}, {2, 2}, {1, 2, 2}})) {
@@ -70,7 +70,7 @@ TEST_SUITE("subgroups of processes") {
     }
   }
 
-  TEST_CASE("a killed rank is named as all workers do, by those who were with it") {
+  TEST_CASE("subgroups: members name a killed rank by its global rank") {
     for (const auto& setting : settings({{4}, {2, 2}})) {
       const StoreProcess store;
       RankProcesses ranks(4, [&](int rank) {
@@ -92,7 +92,7 @@ TEST_SUITE("subgroups of processes") {
     }
   }
 
-  TEST_CASE("a stopped rank is named as all workers do, at the deadline") {
+  TEST_CASE("subgroups: members name a stopped rank by its global rank at the deadline") {
     for (const auto& setting : {Setting{{4}}, Setting{{2, 2}}}) {
       const StoreProcess store;
       RankProcesses ranks(4, [&](int rank) {
@@ -111,7 +111,7 @@ TEST_SUITE("subgroups of processes") {
     }
   }
 
-  TEST_CASE("ranks that make groups in another order are told so, on every backend") {
+  TEST_CASE("subgroups: creation in a different order is reported on every backend") {
     for (const auto& setting : settings({{3}, {1, 2}})) {
       const StoreProcess store;
       RankProcesses ranks(3, [&](int rank) {
@@ -131,7 +131,7 @@ TEST_SUITE("subgroups of processes") {
     }
   }
 
-  TEST_CASE("a rank that dies before a group is made is named by those who wait for it") {
+  TEST_CASE("subgroups: a rank that dies before a creation is named by the waiting ranks") {
     const StoreProcess store;
     const Setting setting{{2, 2}};
     // Rank 2 may leave the barrier before the others do, and its death would end theirs.
@@ -161,7 +161,7 @@ TEST_SUITE("subgroups of processes") {
     CHECK(ranks.wait(2).said.empty());
   }
 
-  TEST_CASE("many groups one after the other leave nothing in the store") {
+  TEST_CASE("subgroups: many consecutive groups leave no keys in the store") {
     const StoreProcess store;
     const Setting setting{{1, 2}};
     RankProcesses ranks(3, [&](int rank) {

@@ -82,7 +82,7 @@ void write_data_set(const fs::path& folder, std::uint32_t count) {
 }  // namespace
 
 TEST_SUITE("trainer idx files") {
-  TEST_CASE("a good file is read, compressed or not") {
+  TEST_CASE("idx file: plain and compressed files are read") {
     const ddprun::test::TemporaryFolder folder;
     const std::string bytes = idx(kImages, {2, 1, 3}, "abcdef");
     write_gzip(fs::path(folder.path()) / "a.gz", bytes);
@@ -94,7 +94,7 @@ TEST_SUITE("trainer idx files") {
     }
   }
 
-  TEST_CASE("a damaged file is refused with its name and what is wrong") {
+  TEST_CASE("idx file: a damaged file is rejected with its name and the problem") {
     const ddprun::test::TemporaryFolder folder;
     struct Damaged {
       std::string bytes;
@@ -121,7 +121,7 @@ TEST_SUITE("trainer idx files") {
     }
   }
 
-  TEST_CASE("a compressed stream that was cut short anywhere is refused") {
+  TEST_CASE("idx file: a truncated compressed stream is rejected") {
     const ddprun::test::TemporaryFolder folder;
     const fs::path path = fs::path(folder.path()) / "cut.gz";
     write_gzip(path, idx(kImages, {3, 2, 2}, "abcdefghijkl"));
@@ -132,7 +132,7 @@ TEST_SUITE("trainer idx files") {
     }
   }
 
-  TEST_CASE("a flipped bit within a compressed stream is refused") {
+  TEST_CASE("idx file: a flipped bit in a compressed stream is rejected") {
     const ddprun::test::TemporaryFolder folder;
     const fs::path path = fs::path(folder.path()) / "flipped.gz";
     write_gzip(path, idx(kImages, {3, 2, 2}, "abcdefghijkl"));
@@ -144,7 +144,7 @@ TEST_SUITE("trainer idx files") {
 }
 
 TEST_SUITE("trainer data folder") {
-  TEST_CASE("the four files make a training and a test set") {
+  TEST_CASE("trainer data: the four files form a training and a test set") {
     const ddprun::test::TemporaryFolder folder;
     write_data_set(folder.path(), 3);
     const auto data = trainer::load_fashion_mnist(folder.path());
@@ -153,14 +153,14 @@ TEST_SUITE("trainer data folder") {
     CHECK(data.train.labels == std::vector<std::uint8_t>{9, 9, 9});
   }
 
-  TEST_CASE("a missing file is named with the command that installs it") {
+  TEST_CASE("trainer data: a missing file is reported with the command that installs it") {
     const ddprun::test::TemporaryFolder folder;
     const auto message = refusal([&] { trainer::load_fashion_mnist(folder.path()); });
     CHECK(contains(message, "train-images-idx3-ubyte.gz"));
     CHECK(contains(message, "apt-get install dataset-fashion-mnist"));
   }
 
-  TEST_CASE("labels that are too many or too large are refused") {
+  TEST_CASE("trainer data: too many or too large labels are rejected") {
     const ddprun::test::TemporaryFolder folder;
     write_data_set(folder.path(), 3);
     const fs::path labels = fs::path(folder.path()) / "t10k-labels-idx1-ubyte.gz";
@@ -173,7 +173,7 @@ TEST_SUITE("trainer data folder") {
 }
 
 TEST_SUITE("trainer JSON lines") {
-  TEST_CASE("lines are appended to or begun anew, and a file that cannot be written is named") {
+  TEST_CASE("JSON lines: the file is appended to or truncated and errors name it") {
     const ddprun::test::TemporaryFolder folder;
     const fs::path path = fs::path(folder.path()) / "lines";
     using trainer::JsonLines;

@@ -100,7 +100,7 @@ void check_exactly_once(const std::map<std::pair<int, int>, int>& uses, std::siz
 }  // namespace
 
 TEST_SUITE("trainer runs") {
-  TEST_CASE("1, 2 and 4 workers at the same global batch follow the same losses for 100 steps") {
+  TEST_CASE("trainer: 1 and 2 and 4 workers with equal global batches have equal losses") {
     // Rounding differs between the sums of 128 samples and of 4 times 32. Where activations have no
     // kink it stays below 1e-6. The ReLU of mlp has one: a value within rounding of zero may fall
     // to either side, after which the runs part; a smaller rate than the default keeps values from
@@ -121,7 +121,7 @@ TEST_SUITE("trainer runs") {
     }
   }
 
-  TEST_CASE("accumulated gradients are those of the larger batch") {
+  TEST_CASE("trainer: accumulated gradients equal those of the larger batch") {
     const TemporaryFolder folder;
     const Words common = {"--dataset=random", "--model=seqnet", "--epochs=2"};
     const auto losses = [&](const std::string& batch, const std::string& accumulation) {
@@ -134,7 +134,7 @@ TEST_SUITE("trainer runs") {
     CHECK(largest_distance(losses("120", "1"), losses("40", "3")) < 1e-5);
   }
 
-  TEST_CASE("a run that is stopped and resumed ends with the bits of an undisturbed one") {
+  TEST_CASE("trainer: a stopped and resumed run has the same result bits") {
     // With batch normalisation, momentum and a last batch of uneven shares, to have all of it
     // saved.
     const TemporaryFolder folder;
@@ -155,7 +155,7 @@ TEST_SUITE("trainer runs") {
     check_exactly_once(uses_of(folder / "parts", 3), 4);
   }
 
-  TEST_CASE("a polite stop loses nothing: the same command goes on where it was") {
+  TEST_CASE("trainer: a graceful stop loses no step and the same command resumes") {
     const TemporaryFolder folder;
     // More epochs than anybody waits for, so that the signal is sure to come before the end.
     Words saved = {"--dataset=random", "--epochs=100000", "--metrics=" + (folder / "metrics"),
@@ -178,7 +178,7 @@ TEST_SUITE("trainer runs") {
     CHECK(losses_of(folder / "metrics") == losses);
   }
 
-  TEST_CASE("a run that cannot begin or go on says why") {
+  TEST_CASE("trainer: a run that cannot begin or resume reports the reason") {
     const TemporaryFolder folder;
     const std::string checkpoints = "--checkpoint_dir=" + (folder / "checkpoints");
     run(1, {"--dataset=random", "--max_steps=3", checkpoints});
@@ -204,7 +204,7 @@ TEST_SUITE("trainer runs") {
     }
   }
 
-  TEST_CASE("what standard output does not take ends the run with an error, at its end") {
+  TEST_CASE("trainer: a failed write to standard output fails the run at its end") {
     const TemporaryFolder folder;
     const auto start = [](const std::string& options) {
       return run_program({"/bin/sh", "-c", in_bin("trainer") + options + " >/dev/full"});
@@ -218,7 +218,7 @@ TEST_SUITE("trainer runs") {
     CHECK(start(" --help").exit_code == 1);
   }
 
-  TEST_CASE("a run that ends within an epoch tells of it, and one that has nothing to do says so") {
+  TEST_CASE("trainer: a run that ends within an epoch or has no steps left reports it") {
     const TemporaryFolder folder;
     const auto start = [&](const std::string& limit) {
       return run(1, {"--dataset=random", "--batch_norm", "--metrics=" + (folder / "metrics"),
@@ -232,7 +232,7 @@ TEST_SUITE("trainer runs") {
     CHECK(start("5").find("nothing is left to do") != std::string::npos);
   }
 
-  TEST_CASE("a second run in a folder in use waits before it reads, and goes on from the end") {
+  TEST_CASE("trainer: a second run waits for the checkpoint folder and then resumes") {
     const TemporaryFolder folder;
     const Words words = command(
         1, {"--dataset=random", "--epochs=100000", "--checkpoint_dir=" + (folder / "checkpoints")});
@@ -252,7 +252,7 @@ TEST_SUITE("trainer runs") {
     CHECK(second.wait() == 128 + SIGTERM);
   }
 
-  TEST_CASE("each collective of each worker is in its trace") {
+  TEST_CASE("trainer: the trace of each worker contains all its collectives") {
     const TemporaryFolder folder;
     run(2, {"--dataset=random", "--model=toy", "--max_steps=5",
             "--trace_collectives=" + (folder / "trace.json")});
@@ -269,7 +269,7 @@ TEST_SUITE("trainer runs") {
     }
   }
 
-  TEST_CASE("the trace of a killed worker lacks nothing but its closing bracket") {
+  TEST_CASE("trainer: the trace of a killed worker lacks only its closing bracket") {
     const TemporaryFolder folder;
     Program program(command(1, {"--dataset=random", "--model=toy", "--epochs=100000",
                                 "--trace_collectives=" + (folder / "trace.json")}));

@@ -58,7 +58,7 @@ void check_order(const std::string& line, const std::vector<std::string>& parts)
 }  // namespace
 
 TEST_SUITE("waiting notice") {
-  TEST_CASE("a rank reports an unreachable store long before the deadline") {
+  TEST_CASE("waiting notice: an unreachable store is reported long before the deadline") {
     const test::FreePort port;
     const StoreEndpoint nobody{.port = static_cast<std::uint16_t>(port.number())};
     const auto lines = said_at(nobody, 2);
@@ -71,7 +71,7 @@ TEST_SUITE("waiting notice") {
                            "them to run one worker)"});
   }
 
-  TEST_CASE("a waiting rank reports that the store responds") {
+  TEST_CASE("waiting notice: a waiting rank reports that the store responds") {
     const test::TestStore store;
     const auto lines = said_at(store.endpoint(), 4);
     REQUIRE_FALSE(lines.empty());
@@ -79,14 +79,14 @@ TEST_SUITE("waiting notice") {
                            ", which responds, and waits for "});
   }
 
-  TEST_CASE("a notice in the last second omits the remaining time") {
+  TEST_CASE("waiting notice: the remaining time is omitted in the last second") {
     const test::TestStore store;
     const auto lines = said_at(store.endpoint(), 4, 100ms, 900ms);
     REQUIRE_FALSE(lines.empty());
     check_order(lines[0], {", which responds (from RANK"});
   }
 
-  TEST_CASE("a single rank logs no notice") {
+  TEST_CASE("waiting notice: a single rank logs none") {
     std::vector<std::string> lines;
     GroupOptions options;
     options.waiting_notice = Deadline::Duration(1);
@@ -95,13 +95,13 @@ TEST_SUITE("waiting notice") {
     CHECK(lines.empty());
   }
 
-  TEST_CASE("no notice is given with an interval without end") {
+  TEST_CASE("waiting notice: an unlimited interval disables it") {
     const test::FreePort port;
     const StoreEndpoint nobody{.port = static_cast<std::uint16_t>(port.number())};
     CHECK(said_at(nobody, 2, Deadline::Duration::max(), 200ms).empty());
   }
 
-  TEST_CASE("a notice after no time at all is refused") {
+  TEST_CASE("waiting notice: an interval of zero is rejected") {
     GroupOptions options;
     for (const auto after : {0s, -1s}) {
       options.waiting_notice = after;

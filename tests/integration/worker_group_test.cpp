@@ -26,7 +26,7 @@ std::ptrdiff_t open_descriptors() {
 }  // namespace
 
 TEST_SUITE("worker group") {
-  TEST_CASE("workers that succeed are told of one by one, then nothing is left") {
+  TEST_CASE("worker group: successful workers are reported one by one") {
     WorkerBench bench(3);
     const auto started = bench.start(
         {shell_worker(0, "exit 0"), shell_worker(1, "exit 0"), shell_worker(2, "echo done")});
@@ -42,7 +42,7 @@ TEST_SUITE("worker group") {
     CHECK(bench.sweep().empty());
   }
 
-  TEST_CASE("an exit code and the signal of that number are told apart") {
+  TEST_CASE("worker group: an exit code differs from the signal of the same number") {
     WorkerBench bench(2);
     bench.start({shell_worker(0, "exit 15"), shell_worker(1, "kill -TERM $$")});
     bench.run_to_end();
@@ -52,7 +52,7 @@ TEST_SUITE("worker group") {
     CHECK_FALSE(bench.history().exit_of(1).was_stopped);
   }
 
-  TEST_CASE("a failed worker's last lines of standard error are kept") {
+  TEST_CASE("worker group: the last lines of a failed worker's standard error are kept") {
     WorkerBench bench;
     bench.start({shell_worker(0,
                               "for i in $(seq 1 100); do echo line $i >&2; done; "
@@ -64,7 +64,7 @@ TEST_SUITE("worker group") {
     CHECK(lines.front() == "line 82");
   }
 
-  TEST_CASE("workers that obey are stopped within the grace time and marked as stopped") {
+  TEST_CASE("worker group: workers that stop within the grace period are marked as stopped") {
     WorkerBench bench(2);
     bench.start({shell_worker(0, "exit 7"), shell_worker(1, "sleep 100 & wait")});
     bench.run_to_first_exit();
@@ -78,7 +78,7 @@ TEST_SUITE("worker group") {
     CHECK(bench.sweep().empty());
   }
 
-  TEST_CASE("a worker that ignores the signal is killed after the grace time") {
+  TEST_CASE("worker group: a worker that ignores the signal is killed after the grace period") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     bench.start({shell_worker(
@@ -92,7 +92,7 @@ TEST_SUITE("worker group") {
     CHECK(bench.history().exit_of(0).was_stopped);
   }
 
-  TEST_CASE("a second, shorter grace time takes the place of the first") {
+  TEST_CASE("worker group: a second and shorter grace period replaces the first") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     bench.start({shell_worker(
@@ -106,7 +106,7 @@ TEST_SUITE("worker group") {
     CHECK(bench.history().exit_of(0).signal == SIGKILL);
   }
 
-  TEST_CASE("a worker that was stopped by SIGSTOP still obeys SIGTERM") {
+  TEST_CASE("worker group: a worker stopped by SIGSTOP still receives SIGTERM") {
     WorkerBench bench;
     const auto started = bench.start({shell_worker(0, "kill -STOP $$; sleep 100")});
     bench.group().stop(SIGTERM, 20s);
@@ -115,7 +115,7 @@ TEST_SUITE("worker group") {
     CHECK(bench.history().killed.empty());
   }
 
-  TEST_CASE("signals are forwarded to the whole process group of each worker") {
+  TEST_CASE("worker group: signals are forwarded to the process group of each worker") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     // A wait that the signal interrupts returns more than 128 and is repeated.
@@ -130,8 +130,7 @@ TEST_SUITE("worker group") {
     CHECK(bench.history().exit_of(0).exit_code == 9);
   }
 
-  TEST_CASE(
-      "attempts that follow one another at once take neither each other's news nor descriptors") {
+  TEST_CASE("worker group: consecutive attempts share neither events nor descriptors") {
     // The descriptors of one attempt get the numbers of the one before while its events may still
     // be in the loop's queue.
     constexpr int kAttempts = 10, kWorkers = 8;
@@ -170,7 +169,7 @@ TEST_SUITE("worker group") {
     CHECK(open_descriptors() < descriptors_before + kAttempts / 2);
   }
 
-  TEST_CASE("a group that is destroyed takes its workers with it") {
+  TEST_CASE("worker group: destruction kills the workers") {
     pid_t pid = 0;
     {
       WorkerBench bench;

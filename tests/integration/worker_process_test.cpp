@@ -102,7 +102,7 @@ std::string elf_of_another_machine() {
 }  // namespace
 
 TEST_SUITE("worker process") {
-  TEST_CASE("a worker starts with default signal handlers and an empty mask") {
+  TEST_CASE("worker process: starts with default signal handlers and an empty signal mask") {
     ::signal(SIGUSR1, SIG_IGN);
     sigset_t blocked, before;
     ::sigemptyset(&blocked);
@@ -117,7 +117,7 @@ TEST_SUITE("worker process") {
     CHECK(field_of(status, "SigCgt") == "0000000000000000");
   }
 
-  TEST_CASE("a worker whose exit status cannot be read has failed, and its message says why") {
+  TEST_CASE("worker process: an unreadable exit status is a failure with a message") {
     WorkerBench bench;
     const auto go = bench.folder() / "go";
     bench.start({shell_worker(0, "while [ ! -e " + go.string() + " ]; do sleep 0.01; done")});
@@ -131,7 +131,7 @@ TEST_SUITE("worker process") {
     CHECK(exit.error_message == "its exit status is unknown: waitid: No child processes");
   }
 
-  TEST_CASE("a worker inherits nothing but its streams and the control page") {
+  TEST_CASE("worker process: inherits only its streams and the control page") {
     const int leaked = ::open("/dev/zero", O_RDONLY);  // without close-on-exec
     WorkerBench bench;
     const auto list = output_of(bench, {"/bin/ls", "-l", "/proc/self/fd"});
@@ -143,7 +143,7 @@ TEST_SUITE("worker process") {
     CHECK(std::count(list.begin(), list.end(), '\n') == 6);
   }
 
-  TEST_CASE("a worker leads a session and a process group of its own and yields to the agent") {
+  TEST_CASE("worker process: leads a session and has a higher OOM score than the agent") {
     WorkerBench bench;
     const auto started = bench.start({shell_worker(0, "sleep 1000")});
     CHECK(::getsid(started[0].pid) == started[0].pid);
@@ -154,7 +154,7 @@ TEST_SUITE("worker process") {
     CHECK(of_worker == std::min(own + 100, 1000));
   }
 
-  TEST_CASE("a process with private memory gives its children their scores, and keeps its own") {
+  TEST_CASE("worker process: private memory keeps the OOM scores of agent and children") {
     RankProcesses ranks(1, [](int) -> std::string {
       if (::geteuid() == 0) become_user(kOtherUser);
       make_memory_private();
@@ -169,7 +169,7 @@ TEST_SUITE("worker process") {
     CHECK(ranks.wait(0).said == of_child + line(own) + of_child + line(own));
   }
 
-  TEST_CASE("a worker runs on the CPUs it was given, in the folder it was given") {
+  TEST_CASE("worker process: runs on its assigned CPUs in its folder") {
     // A container may be without the first CPUs.
     cpu_set_t allowed;
     REQUIRE(::sched_getaffinity(0, sizeof(allowed), &allowed) == 0);
@@ -186,7 +186,7 @@ TEST_SUITE("worker process") {
           "Cpus_allowed_list:\t" + std::to_string(cpu) + "\n" + bench.folder().string() + "\n");
   }
 
-  TEST_CASE("a worker's environment is the agent's with the plan's laid over it") {
+  TEST_CASE("worker process: the plan's environment overrides the agent's") {
     ::setenv("KEPT", "1", 1);
     ::setenv("REPLACED", "1", 1);
     WorkerBench bench;
@@ -197,7 +197,7 @@ TEST_SUITE("worker process") {
     CHECK(bench.console() == "[w0]:1 2 3\n");
   }
 
-  TEST_CASE("signals that reach the agent while workers start do not disturb the start") {
+  TEST_CASE("worker process: signals to the agent do not disturb a start") {
     struct sigaction handler {
     }, before{};
     handler.sa_handler = [](int) {};
@@ -219,7 +219,7 @@ TEST_SUITE("worker process") {
     CHECK(bench.history().exited.size() == 8);
   }
 
-  TEST_CASE("a kernel without clone3 starts workers just as well") {
+  TEST_CASE("worker process: starts without clone3") {
     boost::asio::io_context io;
     const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
     Containment containment;
@@ -240,7 +240,7 @@ TEST_SUITE("worker process") {
       CHECK(containment.members() == std::vector<pid_t>{process.pid()});
   }
 
-  TEST_CASE("a worker that other code has reaped is not signalled: its number may be another's") {
+  TEST_CASE("worker process: a process reaped by other code gets no signal") {
     const TemporaryFolder folder;
     const auto file = folder.path() / "pid";
     boost::asio::io_context io;
@@ -264,7 +264,7 @@ TEST_SUITE("worker process") {
     CHECK(await_end(other, Deadline::after(20s)));
   }
 
-  TEST_CASE("a worker that cannot be started is reported with the reason and a hint") {
+  TEST_CASE("worker process: a failed start is reported with the reason and a hint") {
     const TemporaryFolder folder;
     const auto executable = fs::perms::owner_all;
     const auto in = [&](const char* name) { return folder.path() / name; };
@@ -293,7 +293,7 @@ TEST_SUITE("worker process") {
     }
   }
 
-  TEST_CASE("too many arguments, a missing folder and forbidden CPUs are named") {
+  TEST_CASE("worker process: the cause of a failed start is named") {
     auto spec = shell_worker(0, "");
     spec.arguments.push_back(std::string(1 << 20, 'x'));
     CHECK(failure_of(spec).message.find("too long") != std::string::npos);
@@ -306,7 +306,7 @@ TEST_SUITE("worker process") {
     CHECK(failure_of(spec).step == "affinity");
   }
 
-  TEST_CASE("if one worker cannot be started the others are ended") {
+  TEST_CASE("worker process: a failed start ends the other workers") {
     WorkerBench bench(2);
     auto missing = program("/no/such/program");
     missing.rank = missing.local_rank = 1;

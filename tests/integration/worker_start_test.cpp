@@ -43,7 +43,7 @@ bool logs_retry(const WorkerBench& bench) {
 }  // namespace
 
 TEST_SUITE("worker start") {
-  TEST_CASE("worker start: workers whose programs appear late join those that run already") {
+  TEST_CASE("worker start: workers whose programs appear late join the running ones") {
     WorkerBench bench(4);
     const auto first = absent_worker(bench, 0);
     const auto third = absent_worker(bench, 2);
@@ -85,7 +85,7 @@ TEST_SUITE("worker start") {
     CHECK(bench.history().exited.empty());
   }
 
-  TEST_CASE("worker start: log files that cannot be opened are tried again") {
+  TEST_CASE("worker start: opening log files is retried") {
     WorkerBench bench;
     auto spec = shell_worker(0, "echo logged");
     spec.standard_output.target = StreamTarget::file;
