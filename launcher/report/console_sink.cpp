@@ -27,7 +27,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::info;
 }
 
-/// "33" and its like: what a terminal needs to show the level in color.
+/// Returns the ANSI parameter for the color of the level, such as "33".
 const char* color_of(LogLevel level) {
   switch (level) {
     case LogLevel::debug:
@@ -44,7 +44,7 @@ const char* color_of(LogLevel level) {
 
 }  // namespace
 
-/// spdlog's formatting without its sinks: those write on their own terms.
+/// Uses spdlog's formatting without its sinks, which write to the stream themselves.
 class ConsoleSink::Formatter {
  public:
   Formatter() : formatter_("%Y-%m-%d %H:%M:%S.%e %^%-7l%$ %v") {}
@@ -92,8 +92,8 @@ void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point
   write_stacks(*stacks);
 }
 
-/// Unless they can be read elsewhere: in the file or, if Python printed them, among the lines of
-/// the worker.
+/// Writes nothing if the stacks are available elsewhere: in the file or, if Python printed them, in
+/// the output of the worker.
 void ConsoleSink::write_stacks(const StacksTaken& stacks) {
   if (!stacks.file.empty() || settings_.level > LogLevel::warn) return;
   if (stacks.means == std::vector<std::string>{"faulthandler"}) return;
@@ -104,7 +104,7 @@ void ConsoleSink::write_stacks(const StacksTaken& stacks) {
   write_(text);
 }
 
-/// Of a failed run: the report, or a line that says where it is.
+/// Writes the report of a failed run, or a line that names the node that prints it.
 void ConsoleSink::write_end(const RunFinished& finished,
                             std::chrono::system_clock::time_point when) {
   if (!settings_.reporter.empty()) {
@@ -118,10 +118,10 @@ void ConsoleSink::write_end(const RunFinished& finished,
 
 void ConsoleSink::write_line(const EventLine& line, std::chrono::system_clock::time_point when) {
   if (line.level < settings_.level) return;
-  // One event is one line, whatever a reason or an error message may hold.
+  // One event is one line, even if a reason or an error message contains newlines.
   auto text = printable(line.message);
   std::replace(text.begin(), text.end(), '\n', ' ');
-  // Who passes a marked line on puts the name of its node before it.
+  // The parent adds the name of the node.
   const bool is_passed_on = !settings_.mark.empty();
   std::vector<std::string> place;
   if (!is_passed_on) place.push_back("node " + settings_.node);
@@ -134,7 +134,7 @@ void ConsoleSink::write_line(const EventLine& line, std::chrono::system_clock::t
 }
 
 std::string ConsoleSink::report(const RunFinished& finished) const {
-  // Of several nodes this one knows only what happened here, and the report is that of the run.
+  // With several nodes the report covers the run, whereas this sink has only the node's events.
   const bool is_of_many = !finished.failures.empty() && !finished.failures.front().node.empty();
   if (is_of_many)
     return final_report(finished, {.program = program_, .is_for_terminal = settings_.is_terminal},

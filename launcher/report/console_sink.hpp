@@ -1,5 +1,6 @@
-// Events as lines on standard error: time, level, node_rank, attempt, message; and the final report
-// when a run did not succeed. A healthy run prints one or two lines. One thread.
+// Writes events as lines on standard error: time, level, node_rank, attempt and message; and the
+// final report of a run that did not succeed. A healthy run prints one or two lines.
+// Single-threaded.
 #pragma once
 
 #include "launcher/report/event.hpp"
@@ -17,24 +18,24 @@
 namespace ddprun {
 
 struct ConsoleSettings {
-  LogLevel level = LogLevel::info;  ///< what is less serious is not shown
+  LogLevel level = LogLevel::info;  ///< minimum level of the lines
   std::string node = "0";           ///< rank or name of this node
   int columns = 80;                 ///< width of the final report
-  bool is_terminal = true;          ///< false: lines that the report quotes stay whole
+  bool is_terminal = true;          ///< false: quoted lines are not wrapped
   bool is_colored = false;          ///< levels in color
-  /// The node whose report of a failed run this one leaves out; empty: it prints its own.
+  /// Node that prints the report of a failed run instead of this one; empty: this node.
   std::string reporter{};
-  /// Before each line, for another ddprun, which adds the node's name; see own_words.hpp.
+  /// Prefix of each line for a parent ddprun, which adds the node's name; see own_words.hpp.
   std::string mark{};
 };
 
-/// Takes whole lines, each ending with a newline. Must not throw.
+/// Receives whole lines, each ending with a newline. Must not throw.
 using TextWriter = std::function<void(std::string_view)>;
 
 class ConsoleSink : public EventSink {
  public:
-  /// `write` decides where the lines go, so that they can share the workers' way to the console
-  /// and never block on a stopped terminal.
+  /// `write` outputs the lines, which can thus share the workers' path to the console, and never
+  /// block on a stopped terminal.
   ConsoleSink(const ConsoleSettings& settings, TextWriter write);
   ~ConsoleSink() override;
 
@@ -53,17 +54,17 @@ class ConsoleSink : public EventSink {
   std::unique_ptr<Formatter> formatter_;
   std::string program_;
   std::set<int> stopped_;            ///< ranks of the last attempt that ddprun stopped
-  std::vector<StacksTaken> stacks_;  ///< of the last attempt; on demand at an operator's pace
+  std::vector<StacksTaken> stacks_;  ///< of the last attempt
 };
 
-/// The level that LOGLEVEL names in any case ("DEBUG", "warning", ...); nothing if it names none.
-/// Python's CRITICAL is error here.
+/// Returns the level for a value of LOGLEVEL in any case ("DEBUG", "warning", ...); nullopt if
+/// unknown. Python's CRITICAL maps to error.
 std::optional<LogLevel> parse_log_level(std::string_view name);
 
-/// For lines that nobody reads on a terminal.
+/// Width of the report if standard error is not a terminal.
 inline constexpr int kColumnsWithoutTerminal = 100;
 
-/// Columns of the terminal behind `fd`; `if_none` if it is not a terminal.
+/// Returns the columns of the terminal behind `fd`; `if_none` if it is not a terminal.
 int terminal_columns(int fd, int if_none);
 
 }  // namespace ddprun

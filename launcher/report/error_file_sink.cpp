@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 using Time = std::chrono::system_clock::time_point;
 
-/// Whole seconds as text, as torchelastic writes them and its readers expect.
+/// Returns whole seconds as text, the format of torchelastic.
 std::string seconds_text(Time when) {
   return std::to_string(std::chrono::system_clock::to_time_t(when));
 }
@@ -50,7 +50,7 @@ OrderedJson document_of(const WorkerExited& worker, Time now) {
                   worker.error_time.value_or(now));
 }
 
-/// The path without symbolic links, held at the nearest folder that exists.
+/// Resolves symbolic links, and opens the nearest existing folder.
 HeldPath hold(const fs::path& file) {
   std::error_code ignored;
   std::error_code error;
@@ -86,7 +86,7 @@ ErrorFileSink::ErrorFileSink(std::filesystem::path file, Log log)
       special_(open_special(file_)),
       log_(std::move(log)) {}
 
-/// Returns what went wrong, or nothing.
+/// Returns the error, or an empty text.
 std::string ErrorFileSink::write(const std::string& text) const {
   // Non-blocking: a pipe without a reader must not delay the end of the run.
   constexpr int kFlags = O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;

@@ -1,5 +1,5 @@
-// What happened in a run, as plain values: the agent reports each to the sinks (console, JSON
-// lines, a vector in tests), which therefore cannot disagree. Words as in docs/architecture.md.
+// Events of a run as plain values. The agent reports each to all sinks (console, JSON lines, a
+// vector in tests), so that their contents agree. Terms as in docs/architecture.md.
 #pragma once
 
 #include "launcher/report/stalled_collective.hpp"
@@ -21,19 +21,19 @@ using membership::OutcomeScope;
 using membership::RunResult;
 using membership::WorkerExited;
 
-/// The run begins; of one node: the store is ready.
+/// The run starts; on a single node, the store is ready.
 struct RunStarted {
   std::string run_id;
   std::string program;
   int local_world_size = 0;
   std::string store;                   ///< host:port
-  std::filesystem::path log_folder{};  ///< of the run; empty: no output goes to files
-  bool has_to_meet = false;  ///< the workers start when this node has met others, at `store`
+  std::filesystem::path log_folder{};  ///< of the run; empty: no output is written to files
+  bool has_to_meet = false;  ///< the workers start after the rendezvous with other nodes at `store`
 
   bool operator==(const RunStarted&) const = default;
 };
 
-/// This node has a place in a round of several nodes.
+/// This node is a member of a round of several nodes.
 struct RoundJoined {
   int round = 0;
   int node_rank = 0;
@@ -41,19 +41,19 @@ struct RoundJoined {
   int first_rank = 0;  ///< of this node's workers
   int local_world_size = 0;
   int world_size = 0;
-  std::string store;  ///< host:port, as the workers of this node know it
+  std::string store;  ///< host:port as seen by this node's workers
 
   bool operator==(const RoundJoined&) const = default;
 };
 
-/// The node is looked at before its workers start.
+/// The preflight of this node has started.
 struct PreflightStarted {
   int workers = 0;
 
   bool operator==(const PreflightStarted&) const = default;
 };
 
-/// What was found out about the device of one worker.
+/// Result of the preflight for the device of one worker.
 struct DeviceExamined {
   int local_rank = 0;
   PreflightReport report;
@@ -61,10 +61,10 @@ struct DeviceExamined {
   bool operator==(const DeviceExamined&) const = default;
 };
 
-/// All devices have been looked at.
+/// The preflight of all devices has ended.
 struct PreflightEnded {
   double seconds = 0;
-  std::string summary;  ///< of what is in order; empty if something is not
+  std::string summary;  ///< measured values; empty if a device failed
 
   bool operator==(const PreflightEnded&) const = default;
 };
@@ -72,12 +72,12 @@ struct PreflightEnded {
 /// An attempt's workers are about to be started.
 struct AttemptStarted {
   int attempt = 0;
-  std::optional<int> restarts_left = 0;  ///< nothing: those of long ago count no more
+  std::optional<int> restarts_left = 0;  ///< nullopt: no fixed limit, since old restarts expire
 
   bool operator==(const AttemptStarted&) const = default;
 };
 
-/// A worker is past exec.
+/// The worker's exec has succeeded.
 struct WorkerStarted {
   int attempt = 0;
   int rank = 0;
@@ -92,17 +92,17 @@ struct WorkerNotStarted {
   int rank = 0;
   std::string step;          ///< "exec", "chdir", ...
   std::string message;       ///< path, reason and hint
-  bool ends_the_run = true;  ///< false: costs a restart, as a crash of the worker does
+  bool ends_the_run = true;  ///< false: counts as a crash, and uses up a restart
 
   bool operator==(const WorkerNotStarted&) const = default;
 };
 
-/// A worker's death was noticed before the kernel had reaped it.
+/// A worker's death was detected before the kernel has released the process.
 struct WorkerDying {
   int attempt = 0;
   int rank = 0;
   double after_start_seconds = 0;
-  std::string error_message;  ///< from its error file, if it is there already
+  std::string error_message;  ///< from its error file, if already written
 
   bool operator==(const WorkerDying&) const = default;
 };
@@ -116,7 +116,7 @@ struct WorkersStopping {
   bool operator==(const WorkersStopping&) const = default;
 };
 
-/// Workers ignored the signal for the whole grace time and are killed.
+/// Workers did not end within the grace period and are killed.
 struct WorkersKilled {
   int attempt = 0;
   std::string reason;
@@ -125,23 +125,23 @@ struct WorkersKilled {
   bool operator==(const WorkersKilled&) const = default;
 };
 
-/// The stacks of one worker, as well as they could be had.
+/// The stacks of one worker, possibly incomplete.
 struct StacksTaken {
   int attempt = 0;
   int rank = 0;
   pid_t pid = 0;
   std::string reason;                 ///< why they were taken
-  std::vector<std::string> means;     ///< "gdb", "py-spy", ...; empty: none had anything
-  std::vector<std::string> problems;  ///< with the means that did not work
-  std::filesystem::path file{};       ///< that has them all; empty: none is kept
-  std::vector<std::string> lines;     ///< the first of them
-  bool was_ended = false;             ///< the means ended the worker
+  std::vector<std::string> means;     ///< "gdb", "py-spy", ...; empty: no tool succeeded
+  std::vector<std::string> problems;  ///< of the tools that failed
+  std::filesystem::path file{};       ///< with all stacks; empty: not kept
+  std::vector<std::string> lines;     ///< first lines of the stacks
+  bool was_ended = false;             ///< taking the stacks ended the worker
 
   bool operator==(const StacksTaken&) const = default;
 };
 
-/// Some of this node's ranks were in a collective that not all got through, when a worker failed or
-/// somebody asked.
+/// Some of this node's ranks were in an incomplete collective when a worker failed or stacks were
+/// requested.
 struct CollectiveStalled {
   int attempt = 0;
   StalledCollective stalled;
@@ -154,7 +154,7 @@ struct RestartDecided {
   int next_attempt = 0;
   std::string reason;
   std::chrono::milliseconds delay{0};  ///< back-off
-  bool is_planned = false;             ///< nothing failed: a node came or left in order
+  bool is_planned = false;             ///< no failure: a node joined or left in an orderly way
 
   bool operator==(const RestartDecided&) const = default;
 };
@@ -167,21 +167,21 @@ struct SignalReceived {
   bool operator==(const SignalReceived&) const = default;
 };
 
-/// Worth telling once; nothing is wrong.
+/// Information that is reported once; not a problem.
 struct Note {
   std::string message;
 
   bool operator==(const Note&) const = default;
 };
 
-/// Somebody should look; the run goes on.
+/// A problem that an operator should examine; the run continues.
 struct Warning {
   std::string message;
 
   bool operator==(const Warning&) const = default;
 };
 
-/// The run is over: everything the final report needs.
+/// The run has ended. Contains all data of the final report.
 struct RunFinished {
   RunResult result = RunResult::succeeded;
   OutcomeScope scope = OutcomeScope::run;
@@ -189,8 +189,8 @@ struct RunFinished {
   int attempts = 0;
   std::string reason;
   std::vector<WorkerExited> failures;  ///< of the last attempt, root cause first, then by time
-  std::vector<StalledCollective> stalled{};  ///< collectives of the last attempt, when it failed
-  bool is_of_many = false;                   ///< of several nodes
+  std::vector<StalledCollective> stalled{};  ///< in the last attempt, if it failed
+  bool is_of_many = false;                   ///< run of several nodes
 
   bool operator==(const RunFinished&) const = default;
 };
@@ -201,8 +201,7 @@ using Event =
                  WorkersStopping, WorkersKilled, StacksTaken, CollectiveStalled, RestartDecided,
                  SignalReceived, Note, Warning, RunFinished>;
 
-/// Takes events in the order in which they happen, on the agent's thread. Must not throw and must
-/// not block for long.
+/// Receives events in order, on the agent's thread. Must not throw, and must not block for long.
 class EventSink {
  public:
   virtual ~EventSink() = default;

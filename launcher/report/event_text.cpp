@@ -212,7 +212,7 @@ std::string format_ranks(std::vector<int> ranks) {
   for (std::size_t i = 0; i < ranks.size();) {
     std::size_t last = i;
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    // Two neighbours read better as a list than as a range.
+    // Two neighbours are shown as a list, not as a range.
     if (last == i + 1) last = i;
     parts.push_back(std::to_string(ranks[i]) + (last > i ? "-" + std::to_string(ranks[last]) : ""));
     i = last + 1;

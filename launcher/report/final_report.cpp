@@ -11,16 +11,16 @@ namespace ddprun {
 
 namespace {
 
-// Below this words are broken off too often; above it lines are too long to read.
+// Minimum width: below this too many words are broken.
 constexpr int kColumnsMin = 40;
 constexpr int kColumnsMax = 100;
-// A collective error fails all ranks at once; a thousand different messages hide the report.
+// A collective error fails all ranks at once; a thousand different messages would hide the report.
 constexpr std::size_t kLaterFailuresMax = 8;
 constexpr std::size_t kLabelColumns = 12;
-// Enough to see that all ranks wait in the same place, or which does not.
+// Enough to see whether all ranks wait at the same position, or which one does not.
 constexpr std::size_t kStacksMax = 8;
 constexpr std::size_t kStackLinesMax = 6;
-// Groups in which somebody waits; usually it is one, and the others are held up by it.
+// Groups with waiting ranks; usually one group stalls, and the others wait for it.
 constexpr std::size_t kHeldUpMax = 4;
 
 std::string utc(std::chrono::system_clock::time_point when) {
@@ -73,7 +73,7 @@ class Page {
     add(text, head);
   }
 
-  /// Lines of somebody else, behind a bar.
+  /// Adds quoted lines with a bar in front.
   void quote(const std::string& label, const std::vector<std::string>& lines) {
     if (lines.empty()) return;
     text_ += "  " + label + ":\n";
@@ -107,7 +107,7 @@ class Page {
   std::string text_;
 };
 
-/// Without empty lines at the end.
+/// Splits the text into lines, without empty ones at the end.
 std::vector<std::string> lines_of(const std::string& text) {
   auto lines = split(text, '\n');
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
@@ -121,8 +121,8 @@ std::string how_it_ended(const WorkerExited& worker) {
   return end_of(worker);
 }
 
-/// Without the lines that run_worker prints of the message: "error: " and its text. The error file
-/// may have the exception's type before that.
+/// Removes the lines in which run_worker prints the message: "error: " and its text. In the error
+/// file the exception's type may precede the message.
 std::vector<std::string> without_message(std::vector<std::string> lines,
                                          const std::string& message) {
   constexpr std::string_view kHead = "error: ";
@@ -160,8 +160,8 @@ void add_root_cause(Page& page, const WorkerExited& worker) {
   page.field("message", worker.error_message);
   page.field("recorded", worker.error_time ? utc(*worker.error_time) : "");
   page.field("hint", worker.hint);
-  // Python prints its traceback on standard error, too, and an exception that was caught in C++ has
-  // left no trace but its message: once is enough.
+  // Python prints its traceback on standard error, too, and an exception caught in C++ leaves only
+  // its message, so avoid repeating them.
   const auto traceback = lines_of(worker.error_traceback);
   const auto& last = worker.last_lines;
   if (!traceback.empty() && traceback != lines_of(worker.error_message) &&

@@ -1,5 +1,5 @@
-// The report that a failed run ends with: the root cause first and whole, the others short. Plain
-// ASCII around what workers said. Pure.
+// The report at the end of a failed run: the root cause in full, other failures in short form.
+// ASCII except for quoted text. Pure.
 #pragma once
 
 #include "launcher/report/event.hpp"
@@ -9,15 +9,16 @@
 
 namespace ddprun {
 
-/// What the report needs beyond RunFinished.
+/// Data of the report that RunFinished does not contain.
 struct ReportFacts {
   std::string program;
   std::vector<int> stopped;         ///< ranks that ddprun stopped because of the failure
   std::vector<StacksTaken> stacks;  ///< of the last attempt, in order of time
-  bool is_for_terminal = true;      ///< false: quoted lines stay whole, for grep
+  bool is_for_terminal = true;      ///< false: quoted lines are not wrapped, for grep
 };
 
-/// Lines of at most `columns` characters unless a single word is longer; readable from 60 on.
+/// Returns lines of at most `columns` characters, except for longer words; readable from 60
+/// columns.
 std::string final_report(const RunFinished& finished, const ReportFacts& facts, int columns);
 
 }  // namespace ddprun

@@ -19,7 +19,8 @@ using control::FlightState;
 using control::GroupFlightRecord;
 using control::GroupState;
 
-/// Of the document: keys may be added to it, but mean the same for as long as it stays.
+/// Version of the document. Keys may be added without a new version; existing ones keep their
+/// meaning.
 constexpr int kVersion = 1;
 
 const char* to_text(FlightState state) {
@@ -65,7 +66,7 @@ std::string line_of(const Flight& flight, std::chrono::system_clock::time_point 
                  {"ended", has_ended ? OrderedJson(before(flight.ended_ago)) : OrderedJson()}});
 }
 
-/// Without its closing brackets: calls follow, a line each.
+/// Returns the object without its closing brackets; the calls follow, one per line.
 std::string heading_of(const GroupFlightRecord& group) {
   const OrderedJson heading = {
       {"name", group.name},

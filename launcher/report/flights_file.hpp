@@ -1,5 +1,5 @@
-// The flight recorder of a worker as a file for people and their tools: all calls that it still
-// has, where the report tells of the one that is held up.
+// Writes the flight recorder of a worker to a file for users and tools: all recorded calls, whereas
+// the report shows only the one that is stalled.
 #pragma once
 
 #include "launcher/report/stalled_collective.hpp"
@@ -10,12 +10,12 @@
 
 namespace ddprun {
 
-/// A JSON document of what the worker had recorded at that time, in that attempt. It has at most
-/// 256 calls for each of at most 16 groups, a line each.
+/// Returns a JSON document of the worker's flights at a time in an attempt: at most 256 calls for
+/// each of at most 16 groups, one per line.
 std::string flights_document(const RankFlights& rank, int attempt,
                              std::chrono::system_clock::time_point when);
 
-/// Replaces the file; returns why that could not be done, or nothing.
+/// Replaces the file. Returns the error, or an empty text.
 std::string write_flights(const HeldPath& file, const std::string& document);
 
 }  // namespace ddprun

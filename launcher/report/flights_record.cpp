@@ -18,7 +18,7 @@ using control::GroupFlightRecord;
 using control::GroupState;
 using std::chrono::nanoseconds;
 
-/// What another node says may be anything.
+/// Data of another node may have any value.
 template <typename State>
 State state_of(const Json& json, State last) {
   const auto value = whole_number<std::int64_t>(json);
@@ -36,7 +36,7 @@ Json to_json(const Flight& flight) {
           flight.ended_ago.count()};
 }
 
-/// An age, of which differences can be taken.
+/// Returns an age within [0, most], so that differences cannot overflow.
 nanoseconds age_of(const Json& json, nanoseconds most) {
   return std::clamp(nanoseconds(whole_number<std::int64_t>(json)), nanoseconds(0), most);
 }

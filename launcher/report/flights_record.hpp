@@ -1,5 +1,5 @@
-// How far the workers of a node had come in their collectives, as text for the agents of other
-// nodes, whose report is to tell of all ranks. Pure.
+// Encodes the progress of a node's workers in their collectives as text for the agents of other
+// nodes, so that any report covers all ranks. Pure.
 #pragma once
 
 #include "launcher/report/stalled_collective.hpp"
@@ -11,17 +11,18 @@
 
 namespace ddprun {
 
-/// Of each group the last calls: ranks wait for each other, so none is far behind.
+/// Maximum calls encoded per group, the last ones: ranks wait for each other, so none is far
+/// behind.
 inline constexpr std::size_t kRecordedFlightsMax = 8;
 
-/// Of one node's text. A rank takes some hundred bytes for each of its groups; what does not fit is
-/// left out, rank by rank from the last on.
+/// Maximum bytes of the text of one node. A rank takes some hundred bytes per group; ranks that do
+/// not fit are omitted, the last ones first.
 inline constexpr std::size_t kFlightsRecordBytesMax = std::size_t{128} << 10;
 
-/// Empty if nothing was recorded.
+/// Returns an empty text if nothing was recorded.
 std::string to_flights_record(const std::vector<RankFlights>& ranks);
 
-/// Nothing if the text is no record, or too long for one. Never throws.
+/// Returns an empty vector if the text is not a valid record or too long. Never throws.
 std::vector<RankFlights> from_flights_record(std::string_view record);
 
 }  // namespace ddprun

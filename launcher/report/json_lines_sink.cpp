@@ -242,7 +242,7 @@ std::string json_line(const Event& event, std::chrono::system_clock::time_point 
 
 JsonLinesSink::JsonLinesSink(const std::filesystem::path& file, int node_rank, Log log)
     : file_(file), node_rank_(node_rank), log_(std::move(log)) {
-  // Non-blocking: a reader of a pipe who has gone to sleep must not stop the agent.
+  // Non-blocking: a reader of a pipe that does not read must not block the agent.
   fd_ =
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
   if (fd_ >= 0) return;
@@ -259,7 +259,7 @@ JsonLinesSink::~JsonLinesSink() {
 void JsonLinesSink::take(const Event& event, std::chrono::system_clock::time_point when) {
   if (const auto* joined = std::get_if<RoundJoined>(&event)) node_rank_ = joined->node_rank;
   auto line = json_line(event, when, node_rank_) + "\n";
-  // The rest of a line that did not fit is lost; the next must not be lost with it.
+  // The rest of a partial line is lost; begin a new line so that the next event is not lost, too.
   if (ends_in_mid_line_) line.insert(line.begin(), '\n');
   std::string_view rest = line;
   while (!rest.empty()) {

@@ -1,5 +1,6 @@
-// Events as JSON lines for machines: one object a line with "time", "node_rank", "event" and the
-// fields of the event's struct by their names. Each line is written at once. One thread.
+// Writes events as JSON lines for machines: one object per line with "time", "node_rank", "event"
+// and the fields of the event's struct under their names. Writes each line immediately.
+// Single-threaded.
 #pragma once
 
 #include "launcher/report/event.hpp"
@@ -10,17 +11,17 @@
 
 namespace ddprun {
 
-/// RFC 3339 in UTC with microseconds, which sorts as text.
+/// Returns RFC 3339 in UTC with microseconds, which sorts as text.
 std::string utc_timestamp(std::chrono::system_clock::time_point when);
 
-/// The line for an event, without its newline. Text that is not UTF-8 is made so.
+/// Returns the line for an event without a newline. Replaces invalid UTF-8.
 std::string json_line(const Event& event, std::chrono::system_clock::time_point when,
                       int node_rank);
 
 class JsonLinesSink : public EventSink {
  public:
-  /// Appends to `file`, making it if need be. Throws Error{Errc::usage} if that is not possible.
-  /// `log` hears once if lines can no longer be written.
+  /// Appends to `file`, which is created if necessary. Throws Error{Errc::usage} on failure.
+  /// Reports the first failed write to `log`.
   JsonLinesSink(const std::filesystem::path& file, int node_rank, Log log);
   ~JsonLinesSink() override;
   JsonLinesSink(const JsonLinesSink&) = delete;

@@ -9,7 +9,7 @@ namespace ddprun {
 
 namespace {
 
-/// Between a line's key and its text. Printable text has none.
+/// Separates a line's key and text; does not occur in printable text.
 constexpr char kSeparator = '\x1f';
 
 OwnWords words_of(std::string_view line) {
@@ -22,7 +22,7 @@ OwnWords words_of(std::string_view line) {
     words.key = line.substr(0, separator);
     line.remove_prefix(separator + 1);
   }
-  // The agent may be any program of a host that is not trusted.
+  // The agent's host may be untrusted.
   words.text = printable(line);
   return words;
 }

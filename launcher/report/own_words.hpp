@@ -1,6 +1,7 @@
-// How an agent that was started by another ddprun marks the lines that it says itself, so that the
-// other one can tell them from its workers' and show what all nodes say alike once. Only the two
-// know the mark, so no worker's line can be taken for one of them. Pure: bytes in, lines out.
+// Marks the lines of an agent that was started by another ddprun, so that the parent can
+// distinguish them from the workers' output, and show messages that are the same on all nodes once.
+// Only the two processes know the mark, so workers cannot imitate such lines. Pure: bytes in, lines
+// out.
 #pragma once
 
 #include <cstddef>
@@ -10,37 +11,37 @@
 
 namespace ddprun {
 
-/// A marked line longer than this is treated as a worker's: far beyond what an agent says.
+/// Longer marked lines are treated as a worker's; far above the length of any line of an agent.
 inline constexpr std::size_t kOwnLineBytesMax = 1U << 20;
 
 struct OwnWords {
-  /// The letters are those in the text.
+  /// The values are the letters in the encoding.
   enum class Kind : char {
-    line = 'L',        ///< of the console; `key` is what it says without time and node
+    line = 'L',        ///< line of the console; `key` is the message without time and node
     report = 'R',      ///< a line of the final report
-    report_end = 'E',  ///< behind the last of these
-    refusal = 'U',     ///< why it starts nothing
-    agent_exit = 'X',  ///< its exit code, or minus the signal that killed it, by its supervisor
+    report_end = 'E',  ///< end of the report
+    refusal = 'U',     ///< why the agent does not start
+    agent_exit = 'X',  ///< by the supervisor: the agent's exit code, or its negated signal
   };
   Kind kind = Kind::line;
-  std::string text{};  ///< without a newline; one that was read is printable()
+  std::string text{};  ///< without newline; printable() if read
   std::string key{};
 
   bool operator==(const OwnWords&) const = default;
 };
 
-/// The line to be written, with its newline. What the words hold is printable text.
+/// Returns the line to be written, with its newline. REQUIRES: `words` are printable.
 std::string marked(const std::string& mark, const OwnWords& words);
 
-/// A report of many lines, and its end.
+/// Returns the lines of a report and its end.
 std::string marked_report(const std::string& mark, const std::string& report);
 
-/// Sorts one stream of an agent.
+/// Separates the lines of an agent from other bytes in one stream.
 class OwnWordsReader {
  public:
   struct Piece {
     bool is_own = false;
-    std::string bytes{};  ///< of others, whole lines or not
+    std::string bytes{};  ///< of other processes; not necessarily whole lines
     OwnWords words{};     ///< of the agent
 
     bool operator==(const Piece&) const = default;
@@ -48,11 +49,11 @@ class OwnWordsReader {
 
   explicit OwnWordsReader(std::string mark) : mark_(std::move(mark)) {}
 
-  /// A mark counts in the middle of a line, too: the process that wrote its beginning may have been
-  /// killed.
+  /// A mark is recognised within a line, too: the process that wrote the line's beginning may have
+  /// been killed.
   std::vector<Piece> take(std::string_view bytes);
 
-  /// Returns the bytes that were held back because they might begin a marked line.
+  /// Returns the remaining bytes, which were held back as the possible beginning of a marked line.
   std::string finish();
 
  private:

@@ -16,10 +16,10 @@ using control::FlightState;
 using control::GroupFlightRecord;
 using control::GroupState;
 
-// A collective error fails a thousand ranks at once.
+// Limits the report when a collective error fails a thousand ranks at once.
 constexpr std::size_t kMissingShownMax = 8;
 
-/// A rank and its part in the group; null if it has none.
+/// A rank and its records of the group; null if it has none.
 struct Member {
   int rank = 0;
   const GroupFlightRecord* flights = nullptr;
@@ -29,7 +29,7 @@ struct Member {
   const Flight* last() const {
     return flights == nullptr || flights->flights.empty() ? nullptr : &flights->flights.back();
   }
-  /// The call in which it is, or was when it failed.
+  /// Returns the call in which the rank is, or was when it failed; null if none.
   const Flight* current() const {
     const Flight* const flight = last();
     return flight == nullptr || flight->state == FlightState::done ? nullptr : flight;
@@ -53,7 +53,7 @@ double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-/// How long a call took, or has taken up to now.
+/// Returns the duration of a call, so far if it has not ended.
 double waited(const Flight& flight) {
   return seconds(flight.entered_ago - flight.ended_ago);
 }
@@ -82,7 +82,7 @@ std::string call_text(const std::string& call, std::uint64_t bytes) {
   return bytes == 0 ? call : call + " of " + bytes_text(bytes);
 }
 
-/// Names of groups in the order in which the first rank has them.
+/// Returns the names of the groups, in the order of the first rank that has them.
 std::vector<std::string> group_names(const std::vector<RankFlights>& ranks) {
   std::vector<std::string> names;
   for (const auto& rank : ranks) {
@@ -111,15 +111,15 @@ const GroupFlightRecord& any_of_group(const std::vector<RankFlights>& ranks,
   return nothing;
 }
 
-/// Whether a rank that has no record of the group is one of its ranks all the same.
+/// Returns true if a rank without a record of the group is nevertheless a member.
 bool belongs_to(const GroupFlightRecord& group, int rank, std::size_t ranks) {
   const auto& listed = group.members;
   if (!listed.empty()) return std::find(listed.begin(), listed.end(), rank) != listed.end();
-  // Of a large group it is not recorded who is in it.
+  // The members of large groups are not recorded.
   return group.size >= 0 && static_cast<std::size_t>(group.size) >= ranks;
 }
 
-/// Those that have made the group, and those that should have.
+/// Returns the ranks that have created the group, and those that are expected to.
 Members members_of(const std::vector<RankFlights>& ranks, const std::string& name) {
   const GroupFlightRecord& any = any_of_group(ranks, name);
   Members members;
@@ -172,7 +172,7 @@ void add_call(StalledCollective& stalled, const Flight& flight, int rank) {
   }
 }
 
-/// The earliest collective in which anybody is.
+/// Returns the number of the earliest collective with ranks in it.
 std::optional<std::uint64_t> earliest(const Members& members) {
   std::optional<std::uint64_t> number;
   for (const auto& member : members.known) {
@@ -231,7 +231,7 @@ std::string through_text(const StalledCollective& stalled) {
   return "; " + plural(stalled.through, " is", " are") + " through with it";
 }
 
-/// Nothing of a wait that would be told as 0.0 s.
+/// Returns an empty text for a wait that would round to 0.0 s.
 std::string duration_text(const StalledCollective& stalled) {
   constexpr double kLeastTold = 0.05;
   if (stalled.waited_seconds < kLeastTold) return {};
@@ -268,7 +268,7 @@ std::string place_of(const StalledCollective& stalled) {
   const std::string group = "group \"" + stalled.group + "\"";
   if (stalled.is_meeting) return group;
   const std::string place = "collective " + std::to_string(stalled.number) + " of " + group;
-  // Where ranks disagree there is more to say than which call it is.
+  // If ranks disagree, the calls are described below.
   if (stalled.calls.size() != 1) return place;
   return place + ", " + call_text(stalled.calls[0].call, stalled.calls[0].bytes);
 }

@@ -1,5 +1,5 @@
-// From the flight recorders of the workers to what an operator wants to know when a run has failed
-// or hangs: the collective in which some ranks wait, and which ranks have not entered it. Pure.
+// Finds stalled collectives in the flight recorders of workers: which ranks wait, and which have
+// not entered. Used for failed runs and for runs that hang. Pure.
 #pragma once
 
 #include "rendezvous/control/flights.hpp"
@@ -11,7 +11,7 @@
 
 namespace ddprun {
 
-/// What one worker has recorded.
+/// The records of one worker.
 struct RankFlights {
   int rank = 0;
   control::WorkerFlights worker{};
@@ -19,7 +19,7 @@ struct RankFlights {
   bool operator==(const RankFlights&) const = default;
 };
 
-/// One call, and the ranks that made it.
+/// A call and the ranks that made it.
 struct CallOfRanks {
   std::string call;
   std::uint64_t bytes = 0;
@@ -28,7 +28,7 @@ struct CallOfRanks {
   bool operator==(const CallOfRanks&) const = default;
 };
 
-/// A rank that has not come as far as the others.
+/// A rank that is behind the others.
 struct MissingRank {
   int rank = 0;
   std::string doing;  ///< "its last was barrier(), 3.1 s before"
@@ -36,35 +36,35 @@ struct MissingRank {
   bool operator==(const MissingRank&) const = default;
 };
 
-/// A collective that some ranks of a group have entered and not all have got through.
+/// A collective that some ranks of a group have entered and that not all have completed.
 struct StalledCollective {
   std::string group;
-  bool is_meeting = false;  ///< the ranks have not met yet: there is no collective
+  bool is_meeting = false;  ///< the group is still being created; there is no collective yet
   std::uint64_t number = 0;
-  std::vector<CallOfRanks> calls{};      ///< more than one: the ranks disagree
-  std::vector<int> waiting{};            ///< they are in it
-  double waited_seconds = 0;             ///< the longest of them
-  std::vector<int> through{};            ///< they are through with it
-  std::vector<MissingRank> missing{};    ///< they have not entered it
-  std::vector<MissingRank> messaging{};  ///< others that wait for a message
-  std::vector<int> unknown{};            ///< they had no room to record all of their groups
+  std::vector<CallOfRanks> calls{};      ///< more than one: the ranks called different operations
+  std::vector<int> waiting{};            ///< in the collective
+  double waited_seconds = 0;             ///< the longest wait
+  std::vector<int> through{};            ///< completed the collective
+  std::vector<MissingRank> missing{};    ///< not entered
+  std::vector<MissingRank> messaging{};  ///< other ranks that wait for a message
+  std::vector<int> unknown{};            ///< lacked space to record all of their groups
 
   bool operator==(const StalledCollective&) const = default;
 };
 
-/// At most one for each group. `ranks` may be a part of all: only those that are there are spoken
-/// of.
+/// Returns at most one collective per group. `ranks` may be incomplete; only the given ranks are
+/// reported.
 std::vector<StalledCollective> find_stalled_collectives(const std::vector<RankFlights>& ranks);
 
-/// "collective 17 of group "default", all_reduce(...) of 25.0 MiB", or the group where its ranks
-/// have not met yet.
+/// Returns "collective 17 of group "default", all_reduce(...) of 25.0 MiB", or the group if it is
+/// still being created.
 std::string place_of(const StalledCollective& stalled);
 
-/// One line: "rank 2 has not entered collective 17 of group "default", all_reduce(...) of 25.0 MiB;
-/// ranks 0-1 wait in it, for up to 30.0 s".
+/// Returns one line: "rank 2 has not entered collective 17 of group "default", all_reduce(...) of
+/// 25.0 MiB; ranks 0-1 wait in it, for up to 30.0 s".
 std::string headline(const StalledCollective& stalled);
 
-/// The same with what the missing ranks did last, a line each.
+/// Returns the headline and the last action of each missing rank, one line each.
 std::vector<std::string> describe(const StalledCollective& stalled);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// Whole numbers out of JSON that another machine has sent. The library's own conversion makes
-// anything of a number that is out of range, and is undefined for large fractions.
+// Parses integers in JSON from other machines. The library's conversion returns arbitrary values
+// for numbers out of range, and is undefined for large fractions.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 
 namespace ddprun {
 
-/// Throws nlohmann::json::exception if it is no whole number, or not within T.
+/// Throws nlohmann::json::exception if the value is not an integer or out of range for T.
 template <typename T>
 T whole_number(const nlohmann::json& json) {
   const auto is_within = [&] {
