@@ -1,4 +1,4 @@
-"""Programs whose ranks meet at an address of their own, where no store is: ddprun says so."""
+"""ddprun reports ranks that wait at an address of their own without a store."""
 import pathlib
 import tempfile
 
@@ -36,11 +36,11 @@ class Elsewhere(harness.RunTest):
         run.process.terminate()
         return self.finish(run).stderr
 
-    def test_processes_that_one_worker_spawns_are_noticed(self):
+    def test_waiting_processes_spawned_by_one_worker_are_reported(self):
         messages = self.stderr_with_advice(SPAWNS)
         self.assertRegex(messages, r"and process \d+ and 1 more wait for a store elsewhere")
 
-    def test_workers_that_set_the_port_are_noticed(self):
+    def test_waiting_workers_that_set_the_port_are_reported(self):
         messages = self.stderr_with_advice(SETS_PORT, "--nproc_per_node=2")
         self.assertRegex(messages, r"and process \d+ and 1 more wait for a store elsewhere")
 

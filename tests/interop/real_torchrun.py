@@ -1,4 +1,4 @@
-"""A torchrun of PyTorch and a ddprun that are told to form one run: each side learns why not."""
+"""A torchrun of PyTorch and a ddprun that should form one run: both report the mismatch."""
 import pathlib
 import secrets
 import socket
@@ -61,21 +61,21 @@ class RealTorchrun(harness.RunTest):
         node.wait_for_message("this node hosts the rendezvous")
         return node
 
-    def test_the_host_recognises_a_torchrun_that_joins_by_c10d(self):
+    def test_host_recognises_torchrun_that_joins_by_c10d(self):
         host = self.start_host("--security=open", *self.c10d(1))
         torchrun = self.start_torchrun(*self.c10d(0))
         host.wait_for_message(ADVICE)
         self.assertNotEqual(torchrun.wait(harness.TIME_LIMIT), 0)
         self.assertIn(ADVICE, self.end(host, torchrun))
 
-    def test_the_host_recognises_a_torchrun_that_joins_by_static(self):
+    def test_host_recognises_torchrun_that_joins_by_static(self):
         host = self.start_host("--security=open", *self.static(0))
         torchrun = self.start_torchrun(*self.static(1))
         host.wait_for_message(ADVICE)
         self.assertNotEqual(torchrun.wait(harness.TIME_LIMIT), 0)
         self.assertIn(ADVICE, self.end(host, torchrun))
 
-    def test_the_host_of_a_run_with_a_secret_recognises_a_torchrun(self):
+    def test_host_with_secret_recognises_torchrun(self):
         secret = self.folder / "secret"
         secret.touch(0o600)
         secret.write_text(secrets.token_hex())
@@ -84,10 +84,10 @@ class RealTorchrun(harness.RunTest):
         host.wait_for_message(ADVICE)
         self.assertIn("is a client of PyTorch's store; " + ADVICE, self.end(host, torchrun))
 
-    def test_a_node_recognises_the_c10d_rendezvous_of_a_torchrun(self):
+    def test_node_recognises_c10d_rendezvous_of_torchrun(self):
         self.assertIn("it is a torchrun; " + ADVICE, self.words_beside(self.c10d(1), self.c10d(0)))
 
-    def test_a_node_names_a_torchrun_as_possible_cause_where_its_store_shows_nothing(self):
+    def test_node_names_torchrun_as_possible_cause_if_its_store_is_empty(self):
         self.assertIn("such as a torchrun", self.words_beside(self.static(0), self.static(1)))
 
     def words_beside(self, options_of_torchrun, options_of_node):

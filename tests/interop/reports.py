@@ -50,7 +50,7 @@ class Reports(harness.RunTest):
         found = re.search(rf"^  {name} +: (.*)$", run.stderr, re.MULTILINE)
         return found and found[1]
 
-    def test_a_recorded_exception(self):
+    def test_recorded_exception_is_the_root_cause(self):
         run = self.run_ddprun("--nproc_per_node=2", FAILS, "raise",
                               environment={"TORCHELASTIC_ERROR_FILE": "error.json"})
         self.assertEqual(run.code, 1)
@@ -70,14 +70,14 @@ class Reports(harness.RunTest):
                               check=True, capture_output=True, text=True).stdout
         self.assertEqual(seen.strip(), f"KeyError: 'boom' {error['extraInfo']['timestamp']}")
 
-    def test_a_signal(self):
+    def test_fatal_signal_is_named(self):
         run = self.run_ddprun("--nproc_per_node=2", "--exit_code=worker", FAILS, "signal")
         self.assertEqual(run.code, 128 + 11)
         self.assertTrue(self.field(run, "rank").startswith("1 "))
         self.assertEqual(self.field(run, "ended"), "killed by signal 11, SIGSEGV")
         self.assertIn("    | Fatal Python error: Segmentation fault", run.stderr)
 
-    def test_a_lack_of_memory(self):
+    def test_lack_of_memory_is_named(self):
         try:
             memory = LimitedMemory(MEMORY_LIMIT)
         except OSError as error:

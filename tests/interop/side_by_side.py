@@ -39,7 +39,7 @@ def seen_in(folder, rank):
 
 
 class SideBySide(harness.RunTest):
-    def test_workers_see_the_same(self):
+    def test_workers_have_the_same_environment_and_arguments(self):
         torchrun = pathlib.Path(harness.INTERPRETER).with_name("torchrun")
         if not torchrun.exists():
             self.skipTest(f"there is no {torchrun}")

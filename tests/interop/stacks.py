@@ -1,4 +1,4 @@
-"""What one sees of PyTorch workers that hang in a collective."""
+"""Stacks of PyTorch workers that hang in a collective."""
 import os
 import pathlib
 import shutil
@@ -43,7 +43,7 @@ class Stacks(harness.RunTest):
             self.assertRegex(
                 stacks, rf'{reason}(\n(?!==== rank).*)*hangs.py", line \d+ in {function}\n')
 
-    def test_workers_are_looked_at_while_they_run_and_before_they_are_asked_to_stop(self):
+    def test_stacks_are_captured_on_request_and_before_the_stop_signal(self):
         if not shutil.which("gdb"):
             self.skipTest("there is no gdb")
         let_gdb_be_read_from_disk()
@@ -62,7 +62,7 @@ class Stacks(harness.RunTest):
         self.assert_python_lines(run, "before they are asked to stop")
         self.assertIn("by Python, called by gdb", run.stderr)
 
-    def test_workers_that_do_not_stop_say_where_they_are_before_they_are_killed(self):
+    def test_stacks_are_captured_before_workers_are_killed(self):
         run = self.start_hanging("--shutdown_timeout=0.5", HANGS, "deaf",
                                  environment=WITHOUT_TOOLS)
         run.process.terminate()

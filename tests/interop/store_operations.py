@@ -12,12 +12,12 @@ INT64_MAX = 2**63 - 1
 
 
 class Values(StoreTest):
-    def test_a_value_comes_back_as_bytes_and_the_last_one_counts(self):
+    def test_get_returns_the_last_value_as_bytes(self):
         for value in ("v", "w" * 100_000, "two\nlines, a \0 and \u00e9"):
             self.same(value.encode(), lambda store, key, text=value: (
                 store.set(key, text), store.get(key))[1])
 
-    def test_an_empty_value_is_there_at_once(self):
+    def test_empty_value_exists_at_once(self):
         self.same(b"", lambda store, key: (store.set(key, ""), store.get(key))[1])
         self.ours.set("empty", "")
         # A server that pushes the length before the value takes 0.2 s for each.
@@ -26,14 +26,14 @@ class Values(StoreTest):
             self.assertEqual(self.ours.get("empty"), b"")
         self.assertLess(store_clients.now() - begin, 10)
 
-    def test_the_largest_value_and_the_longest_key_come_back(self):
+    def test_largest_value_and_longest_key_are_returned(self):
         large = "x" * (8 << 20)
         self.same(True, lambda store, key: (
             store.set(key, large), store.get(key) == large.encode())[1])
         longest = "k" * (8192 - len("/"))
         self.same(b"v", lambda store, _: (store.set(longest, "v"), store.get(longest))[1])
 
-    def test_whoever_sends_a_longer_key_loses_its_connection_and_nobody_else(self):
+    def test_longer_key_closes_only_the_connection_of_its_sender(self):
         rude = self.connect()
         with self.assertRaises(RuntimeError):
             rude.set("k" * 8192, "v")
@@ -41,7 +41,7 @@ class Values(StoreTest):
         self.ours.set("after", "v")
         self.assertEqual(self.ours.get("after"), b"v")
 
-    def test_a_deleted_key_is_gone_and_an_absent_one_cannot_be_deleted(self):
+    def test_delete_removes_a_key_and_fails_for_an_absent_one(self):
         def delete_twice(store, key):
             store.set(key, "v")
             before = store.num_keys()
@@ -49,12 +49,12 @@ class Values(StoreTest):
         self.same((True, False, -1), delete_twice)
 
     @needs_method("append")
-    def test_append_makes_a_value_and_makes_it_longer(self):
+    def test_append_creates_or_extends_a_value(self):
         self.same(b"abc", lambda store, key: (
             store.append(key, "a"), store.append(key, "bc"), store.get(key))[2])
 
     @needs_method("multi_set")
-    def test_several_values_are_set_and_read_at_once(self):
+    def test_multi_set_and_multi_get(self):
         def set_and_get(store, key):
             store.multi_set([key + "1", key + "2", key + "3"], ["a", "", "c"])
             return store.multi_get([key + "3", key + "1", key + "2"]), store.multi_get([])
@@ -65,7 +65,7 @@ class Values(StoreTest):
         self.same(True, lambda store, _: store.has_extended_api())
 
     @needs_method("check")
-    def test_check_tells_whether_all_keys_are_there(self):
+    def test_check_returns_whether_all_keys_exist(self):
         def check(store, key):
             store.set(key, "")
             return store.check([key]), store.check([key, key + "?"]), store.check([])
@@ -90,7 +90,7 @@ class Counters(StoreTest):
             self.same((total, str(total).encode()), lambda store, key, t=text, d=delta: (
                 store.set(key, t), store.add(key, d), store.get(key))[1:])
 
-    def test_add_to_what_is_no_number_fails_and_changes_nothing(self):
+    def test_add_to_a_non_number_fails_and_changes_nothing(self):
         for text in ("", "abc", str(INT64_MAX + 1)):
             key = self.new_key()
             self.ours.set(key, text)
@@ -101,29 +101,29 @@ class Counters(StoreTest):
 
 
 class CompareSet(StoreTest):
-    def test_an_absent_key_is_set_if_nothing_is_expected(self):
+    def test_compare_set_sets_an_absent_key_if_expected_is_empty(self):
         self.same((b"new", b"new"), lambda store, key: (
             store.compare_set(key, "", "new"), store.get(key)))
 
-    def test_an_absent_key_is_not_set_if_something_is_expected_and_the_answer_is_that(self):
+    def test_compare_set_of_an_absent_key_returns_a_nonempty_expected_value(self):
         def compare(store, key):
             before = store.num_keys()
             return store.compare_set(key, "expected", "new"), store.num_keys() - before
         self.same((b"expected", 0), compare)
 
-    def test_a_value_is_replaced_if_it_is_the_expected_one_and_told_otherwise(self):
+    def test_compare_set_replaces_only_the_expected_value(self):
         self.same((b"old", b"new", b"new"), lambda store, key: (
             store.set(key, "old"), store.compare_set(key, "other", "new"),
             store.compare_set(key, "old", "new"), store.get(key))[1:])
 
-    def test_an_empty_value_can_be_expected_and_desired(self):
+    def test_compare_set_accepts_empty_values(self):
         self.same((b"", b"x", b""), lambda store, key: (
             store.set(key, ""), store.compare_set(key, "y", "x"), store.compare_set(key, "", "x"),
             store.compare_set(key, "x", ""))[1:])
 
 
 class Prefixes(StoreTest):
-    def test_a_prefix_is_put_in_front_of_every_key(self):
+    def test_prefix_is_prepended_to_every_key(self):
         def use(store, key):
             inner = store_clients.PrefixStore("inner", store_clients.PrefixStore(key, store))
             inner.set("k", "v")
@@ -132,7 +132,7 @@ class Prefixes(StoreTest):
         self.same((b"v", b"v", 3, b"w", True, False), use)
 
     @needs_method("multi_set")
-    def test_a_prefix_goes_with_lists_of_keys_too(self):
+    def test_prefix_is_prepended_to_lists_of_keys(self):
         def use(store, key):
             inner = store_clients.PrefixStore(key, store)
             inner.multi_set(["a", "b"], ["1", "2"])
@@ -140,7 +140,7 @@ class Prefixes(StoreTest):
             return inner.multi_get(["b", "a"]), inner.check(["a", "b"]), inner.check(["c"])
         self.same(([b"2", b"10"], True, False), use)
 
-    def test_the_number_of_keys_is_that_of_the_whole_store(self):
+    def test_number_of_keys_covers_the_whole_store(self):
         def count(store, key):
             before = store.num_keys()
             inner = store_clients.PrefixStore(key, store)
@@ -151,18 +151,18 @@ class Prefixes(StoreTest):
 
 @store_clients.needs_queues
 class Queues(StoreTest):
-    def test_values_leave_a_queue_in_the_order_in_which_they_came(self):
+    def test_queue_is_first_in_first_out(self):
         def use(store, key):
             for value in ("a", "", "c"):
                 store.queue_push(key, value)
             return store.queue_len(key), [store.queue_pop(key) for _ in range(3)]
         self.same((3, [b"a", b"", b"c"]), use)
 
-    def test_an_empty_queue_has_no_length_and_refuses_to_be_popped_without_waiting(self):
+    def test_empty_queue_has_length_0_and_a_nonblocking_pop_fails(self):
         self.same((0, "QueueEmptyError"), lambda store, key: (
             store.queue_len(key), self.failure(lambda: store.queue_pop(key, False))))
 
-    def test_a_queue_counts_as_present_while_there_is_a_value_but_not_as_a_key(self):
+    def test_nonempty_queue_passes_check_but_is_not_a_key(self):
         def use(store, key):
             before = store.num_keys()
             store.queue_push(key, "v")
@@ -171,7 +171,7 @@ class Queues(StoreTest):
             return full, store.check([key]), store.num_keys() - before
         self.same((True, False, 0), use)
 
-    def test_a_value_goes_to_the_one_who_waits_for_it(self):
+    def test_pushed_value_goes_to_the_waiting_client(self):
         def use(store, key):
             other = self.connect_like(store)
             popped = store_clients.in_thread(lambda: other.queue_pop(key))
@@ -182,7 +182,7 @@ class Queues(StoreTest):
 
 @unittest.skipUnless(has_method("barrier"), "this PyTorch has no barrier of the server's")
 class Barriers(StoreTest):
-    def test_a_barrier_opens_when_the_last_one_comes(self):
+    def test_barrier_opens_when_the_last_client_arrives(self):
         def use(store, key):
             others = [self.connect_like(store) for _ in range(2)]
             through = [store_clients.in_thread(lambda s=s: s.barrier(key, 3)) for s in others]
@@ -192,7 +192,7 @@ class Barriers(StoreTest):
 
 
 class Clients(StoreTest):
-    def test_those_who_give_a_number_of_clients_count_themselves_under_a_key_of_the_servers(self):
+    def test_clients_with_a_world_size_are_counted_under_a_server_key(self):
         before = self.ours.num_keys()
         for _ in range(3):
             self.connect(world_size=3)
@@ -201,7 +201,7 @@ class Clients(StoreTest):
 
     @unittest.skipIf(store_clients.is_legacy() or store_clients.OPTIONS,
                      "only since 2.2, and with libuv, does a second server step back")
-    def test_who_would_host_a_store_at_the_agents_port_becomes_a_client_of_the_agents(self):
+    def test_server_at_the_agents_port_becomes_a_client_of_the_agent(self):
         self.ours.set("hosted", "by the agent")
         late = store_clients.connect("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=True)
         self.assertEqual(late.get("hosted"), b"by the agent")

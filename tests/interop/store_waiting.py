@@ -1,4 +1,4 @@
-"""Waiting in the agent's store: time limits, clients that die, a thousand clients, rude ones."""
+"""Waits in the agent's store: time limits, killed clients, many clients, invalid requests."""
 import concurrent.futures
 import datetime
 import os
@@ -33,7 +33,7 @@ class Waiting(StoreTest):
         else:
             self.same(expected, use)
 
-    def test_a_key_that_is_there_ends_a_wait_at_once_and_a_later_one_when_it_comes(self):
+    def test_wait_ends_when_the_key_exists(self):
         def use(store, key):
             store.set(key + "1", "")
             store.wait([key + "1"])
@@ -43,7 +43,7 @@ class Waiting(StoreTest):
             return waiting.result()
         self.same(None, use)
 
-    def test_a_wait_with_a_time_limit_ends_by_it_and_the_client_goes_on(self):
+    def test_wait_times_out_and_the_client_stays_usable(self):
         def use(store, key):
             failed = self.failure(lambda: store.wait([key], milliseconds(20)))
             store.set(key, "v")
@@ -79,7 +79,7 @@ class Waiting(StoreTest):
         self.same((self.timed_out, [b"a", b"b"]), use)
 
     @unittest.skipIf(is_legacy(), "this PyTorch's clients cannot cancel a wait")
-    def test_a_key_that_comes_after_the_time_limit_leaves_no_stray_answer(self):
+    def test_key_set_after_a_timeout_leaves_no_stray_response(self):
         def use(store, key):
             client = self.connect_like(store)
             failed = self.failure(lambda: client.wait([key], milliseconds(20)))
@@ -87,7 +87,7 @@ class Waiting(StoreTest):
             return failed, store.get(key), client.add(key + "n", 3), client.get(key)
         self.same((self.timed_out, b"v", 3, b"v"), use)
 
-    def test_a_client_that_cannot_cancel_drops_its_wait_by_its_next_request(self):
+    def test_next_request_cancels_the_wait_of_an_old_client(self):
         key = self.new_key()
         client = self.connect()
         self.assertEqual(self.failure(lambda: client.wait([key], milliseconds(20))), self.timed_out)
@@ -97,7 +97,7 @@ class Waiting(StoreTest):
         self.assertEqual(client.add(key + "n", 3), 6)
         self.assertEqual(client.get(key), b"v")
 
-    def test_a_wait_is_over_though_its_key_has_been_deleted_since(self):
+    def test_wait_ends_even_if_its_key_is_deleted_afterwards(self):
         def use(store, key):
             other = self.connect_like(store)
             waiting = in_thread(lambda: other.wait([key + "a", key + "b"]))
@@ -123,7 +123,7 @@ class DyingClients(StoreTest):
         os.close(writing)
         return pid
 
-    def test_clients_that_are_killed_while_they_wait_disturb_nobody(self):
+    def test_clients_killed_while_waiting_do_not_affect_others(self):
         key = self.new_key()
         victims = [self.wait_in_a_process(key) for _ in range(10)]
         survivor = self.wait_in_a_process(key)
@@ -135,7 +135,7 @@ class DyingClients(StoreTest):
         self.assertEqual(os.waitpid(survivor, 0)[1], 0)
 
     @store_clients.needs_queues
-    def test_a_value_that_a_killed_client_was_offered_goes_to_the_next(self):
+    def test_value_offered_to_a_killed_client_goes_to_the_next(self):
         key = self.new_key()
         victim = self.wait_in_a_process(key)
         other = self.connect()
@@ -152,7 +152,7 @@ class RudeClients(StoreTest):
         address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
         return socket.create_connection(address, store_clients.SECONDS_ALLOWED)
 
-    def test_half_a_request_stalls_nobody_and_is_done_when_the_rest_comes(self):
+    def test_half_sent_request_does_not_delay_others_and_completes_later(self):
         key = self.new_key().encode()
         set_without_value = b"\x00" + struct.pack("<Q", len(key) + 1) + b"/" + key
         with self.connect_raw() as slow:
@@ -162,7 +162,7 @@ class RudeClients(StoreTest):
             slow.sendall(b"e")
             self.assertEqual(self.ours.get(key.decode()), b"late")
 
-    def test_what_is_no_request_costs_its_sender_the_connection_and_nobody_else(self):
+    def test_invalid_request_closes_only_the_connection_of_its_sender(self):
         for rude in (b"GET / HTTP/1.1\r\n\r\n", b"\x00\xff\xff\xff\x7f", b"\x16\x03\x01",
                      b"\x05" + struct.pack("<Q", 1 << 40)):
             with self.connect_raw() as client:
@@ -186,7 +186,7 @@ class ManyClients(StoreTest):
         with concurrent.futures.ThreadPoolExecutor(count) as pool:
             return list(pool.map(join, range(count))) == [b"yes"] * count
 
-    def test_a_thousand_clients_meet(self):
+    def test_thousand_clients_pass_a_barrier(self):
         key = self.new_key()
         pids = []
         for _ in range(PROCESSES):

@@ -44,12 +44,12 @@ class TorchxJobs(harness.RunTest):
         self.assertEqual(run.code, 0, run.stdout + run.stderr)
         return run.stdout + run.stderr
 
-    def test_a_job_of_one_node_runs(self):
+    def test_job_of_one_node_runs(self):
         output = self.output_of_job("-j", "1x2")
         for rank in 0, 1:
             self.assertIn(f"[{rank}]:rank {rank} of 2 as '' ['--lr', '1']", output)
 
-    def test_a_job_of_two_nodes_meets(self):
+    def test_job_of_two_nodes_runs(self):
         if harness.lacks_libuv():
             self.skipTest("this PyTorch has no libuv, which process groups of several nodes need")
         port = FreePort()

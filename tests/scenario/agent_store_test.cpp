@@ -16,7 +16,7 @@ using ddprun::test::launch;
 using ddprun::test::run_program;
 
 TEST_SUITE("agent store") {
-  TEST_CASE("workers that link the runtime meet although rank 0 would host PyTorch's store") {
+  TEST_CASE("agent store: workers with the runtime connect although rank 0 hosts PyTorch's store") {
     const auto result =
         run_program({in_bin("ddprun"), "--nproc_per_node=2", "--agent_store=off", "trainer",
                      "--model=toy", "--dataset=random", "--max_steps=3"});
@@ -24,7 +24,7 @@ TEST_SUITE("agent store") {
     CHECK(contains(result.output, "[default0]:step 3 after"));
   }
 
-  TEST_CASE("MASTER_PORT is one that nobody else gets, and the same in every attempt") {
+  TEST_CASE("agent store: MASTER_PORT is reserved and equal in all attempts") {
     const auto result = run_program(launch({"--agent_store=off", "--max_restarts=1"},
                                            "echo $TORCHELASTIC_USE_AGENT_STORE $MASTER_PORT; exit "
                                            "$((1 - TORCHELASTIC_RESTART_COUNT))"));
@@ -37,7 +37,7 @@ TEST_SUITE("agent store") {
     CHECK(result.output.find(line + "\n", first + 1) != std::string::npos);
   }
 
-  TEST_CASE("a MASTER_PORT at which somebody listens is told before any worker starts") {
+  TEST_CASE("agent store: a MASTER_PORT in use is reported before any worker starts") {
     const auto taken = ddprun::open_listener({.host = "127.0.0.1", .port = 0});
     const auto port = std::to_string(taken.port);
     const auto result =

@@ -58,7 +58,7 @@ class BadLine {
 }  // namespace
 
 TEST_SUITE("chaos") {
-  TEST_CASE("a line that is slow, or gives single bytes, costs nothing but time") {
+  TEST_CASE("chaos: a slow connection only delays the run") {
     for (const auto fault : {Fault::delay, Fault::dribble}) {
       CAPTURE(static_cast<int>(fault));
       BadLine line("last_call_timeout=20,lease_timeout=10");
@@ -69,7 +69,7 @@ TEST_SUITE("chaos") {
     }
   }
 
-  TEST_CASE("a node behind a line that stands still, either way, is lost and comes back") {
+  TEST_CASE("chaos: a node with a stalled connection is lost and rejoins") {
     for (const auto fault : {Fault::stall, Fault::stall_to, Fault::stall_from}) {
       CAPTURE(static_cast<int>(fault));
       BadLine line;
@@ -86,7 +86,7 @@ TEST_SUITE("chaos") {
     }
   }
 
-  TEST_CASE("a connection that is reset brings a new round, and so does the next") {
+  TEST_CASE("chaos: each connection reset starts a new round") {
     BadLine line("last_call_timeout=20,lease_timeout=10");
     for (int resets = 0; resets < 2; ++resets) {
       REQUIRE(line.are_together());
@@ -98,7 +98,7 @@ TEST_SUITE("chaos") {
     CHECK_FALSE(contains(line.other.output(), "restart 1"));
   }
 
-  TEST_CASE("a leave that was held up on its way is a leave all the same") {
+  TEST_CASE("chaos: a delayed leave message is still a leave") {
     BadLine line("last_call_timeout=20,lease_timeout=10");
     REQUIRE(line.are_together());
     line.proxy.set(Fault::stall);

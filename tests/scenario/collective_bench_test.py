@@ -1,4 +1,4 @@
-"""The benchmark of collectives, run as people run it: small sizes, and nothing is timed here.
+"""Output of collective_bench with small sizes; times are not checked.
 
 Usage: collective_bench_test.py FOLDER_OF_PROGRAMS BACKEND...
 """
@@ -31,7 +31,7 @@ class CollectiveBenchTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def test_each_collective_gives_right_results_on_each_backend_and_is_written_down(self):
+    def test_each_collective_is_correct_and_recorded_on_each_backend(self):
         files = {"csv": self.folder / "figures.csv", "json": self.folder / "figures.json"}
         end = run(*COLLECTIVES, "-b", "12", "-e", "1200", "-f", "10", "-n", "1", "--rounds=1",
                   f"--vs={','.join(BACKENDS)}", f"--csv={files['csv']}", f"--json={files['json']}",
@@ -77,7 +77,7 @@ class CollectiveBenchTest(unittest.TestCase):
         self.assertGreaterEqual(figure["p99_us"], figure["time_us"])
         self.assertGreater(figure["time_us"], 0)
 
-    def test_wrong_options_are_told(self):
+    def test_invalid_options_are_reported(self):
         for arguments, problem in (
                 (["all_of_it"], "all_of_it"),
                 (["-b", "8", "-e", "4"], "--minbytes: 8 is more than --maxbytes, which is 4"),
@@ -110,7 +110,7 @@ class CollectiveBenchTest(unittest.TestCase):
             self.assertIn(words, text)
         self.assertTrue(all(letter.isprintable() for letter in text.replace("\n", "")))
 
-    def test_what_cannot_be_drawn_is_told(self):
+    def test_undrawable_input_is_reported(self):
         figures = self.folder / "figures.json"
         figures.write_text('{"figures": []}\n', encoding="utf-8")
         plot = pathlib.Path(__file__).parents[2] / "scripts/plot_bench"

@@ -31,8 +31,7 @@ ProgramResult run_config(const ConfigFolder& config, std::vector<std::string> ar
 }  // namespace
 
 TEST_SUITE("configuration file") {
-  TEST_CASE(
-      "one file says what runs, how often, where its output goes and with which environment") {
+  TEST_CASE("config: a file sets program and restarts and output and environment") {
     const ConfigFolder config(R"({
       "version": 1,
       "job": {"command": ["/bin/sh", "-c",
@@ -49,7 +48,7 @@ TEST_SUITE("configuration file") {
     CHECK(std::filesystem::exists(config / "logs"));
   }
 
-  TEST_CASE("restarts are the file's, and an argument beats it") {
+  TEST_CASE("config: an argument overrides the restarts of the file") {
     const ConfigFolder config(R"({"version": 1, "job": {"command": ["/bin/sh", "-c", "exit 3"]},
       "restart": {"max_restarts": 1, "exit_code": "worker"}})");
     const auto result = run_config(config);
@@ -59,7 +58,7 @@ TEST_SUITE("configuration file") {
     CHECK(run_config(config, {"--no_python", "/bin/true"}).exit_code == 0);
   }
 
-  TEST_CASE("a node in a file is found by its name, and a dry run says how") {
+  TEST_CASE("config: a node of a file is identified by its name and a dry run shows how") {
     const ConfigFolder config(R"({"version": 1, "job": {"command": ["/bin/true"]},
       "nodes": [{"name": "only", "nproc_per_node": 3}]})");
     const auto stranger = run_config(config);
@@ -73,7 +72,7 @@ TEST_SUITE("configuration file") {
     CHECK(contains(known.output, "configuration: hash "));
   }
 
-  TEST_CASE("a check and a dry run find what the run would be refused for, in its words") {
+  TEST_CASE("config: a check and a dry run report the same problems as a run") {
     const ConfigFolder config(R"({"version": 1, "nodes": [
       {"name": "one", "address": "127.0.0.2", "nproc_per_node": 2},
       {"name": "two", "address": "127.0.0.3"}]})");
@@ -145,7 +144,7 @@ TEST_SUITE("configuration file") {
                    "ddprun: 2 nodes (from " + config.file() + ") need a shared secret: "));
   }
 
-  TEST_CASE("a dry run tells of all nodes, with the ranks that each will have") {
+  TEST_CASE("config: a dry run lists all nodes with their ranks") {
     const ConfigFolder config(R"({"version": 1, "security": {"mode": "open"},
       "rendezvous": {"master_port": 4711},
       "defaults": {"nproc_per_node": 2}, "job": {"command": ["/bin/true"]},
@@ -164,7 +163,7 @@ TEST_SUITE("configuration file") {
     CHECK(contains(planned.output, "    GROUP_RANK=1\n"));
   }
 
-  TEST_CASE("a wrong file is told with all its problems, and nothing starts") {
+  TEST_CASE("config: an invalid file is reported with all problems and starts nothing") {
     const ConfigFolder config(
         "{\"version\": 1,\n\"jobs\": {},\n\"restart\": {\"max_restarts\": -1}}");
     const auto result = run_config(config, {"/bin/echo", "started"});
@@ -174,7 +173,7 @@ TEST_SUITE("configuration file") {
     CHECK_FALSE(contains(result.output, "started\n"));
   }
 
-  TEST_CASE("what is no readable file is told by its name") {
+  TEST_CASE("config: an unreadable file is reported by its name") {
     const TemporaryFolder folder;
     const auto with = [](const std::string& path) {
       return run_program({in_bin("ddprun"), "--config", path, "/bin/true"});
@@ -187,7 +186,7 @@ TEST_SUITE("configuration file") {
     CHECK(contains(with(folder / "long").output, "more than the 1048576 that are read"));
   }
 
-  TEST_CASE("the example for one node runs") {
+  TEST_CASE("config: the example for one node runs") {
     const TemporaryFolder folder;
     const auto run =
         "exec " + in_bin("ddprun") + " --config " DDPRUN_SOURCE_DIR "/configs/single_node.json";
@@ -198,7 +197,7 @@ TEST_SUITE("configuration file") {
     CHECK(std::filesystem::exists(folder / "logs"));
   }
 
-  TEST_CASE("config check, schema and convert answer, and a program called config can be run") {
+  TEST_CASE("config: its subcommands work and a program named config can be run") {
     const ConfigFolder config(R"({"version": 1, "defaults": {"nproc_per_node": 2}})");
     const auto ddprun = in_bin("ddprun");
     const auto checked = run_program({ddprun, "config", "check", config.file()});

@@ -23,7 +23,7 @@ std::string script_in(const TemporaryFolder& folder) {
 }  // namespace
 
 TEST_SUITE("crash on stop") {
-  TEST_CASE("a worker that crashes when it is asked to stop ends the waiting of its peers") {
+  TEST_CASE("crash on stop: a worker that crashes when stopped releases its waiting peers") {
     const TemporaryFolder folder;
     Cluster cluster("2:3", script_in(folder));
     auto& host = cluster.start(2);

@@ -36,7 +36,7 @@ void check_loss_of_host(ElectedRun& run, const WorkerFolder& workers) {
 }  // namespace
 
 TEST_SUITE("elections") {
-  TEST_CASE("nodes find each other through etcd, and one of them hosts the store") {
+  TEST_CASE("elections: nodes connect through etcd and one of them hosts the store") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     ElectedRun run(etcd.endpoint(), "2", "echo \"rank $RANK of $WORLD_SIZE at $MASTER_ADDR;\"");
@@ -52,7 +52,7 @@ TEST_SUITE("elections") {
     CHECK(second.leaves_no_process());
   }
 
-  TEST_CASE("when the host's agent is killed the others elect another and train on, at no cost") {
+  TEST_CASE("elections: a killed host is replaced without using a restart") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const WorkerFolder workers;
@@ -70,7 +70,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("a host whose agent is asked to stop hands the run over, and costs no restart") {
+  TEST_CASE("elections: a host that is asked to stop hands over without using a restart") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const WorkerFolder workers;
@@ -87,8 +87,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE(
-      "a host that leaves rewrites a record that was damaged in etcd, and the run continues") {
+  TEST_CASE("elections: a leaving host rewrites a damaged record in etcd") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const WorkerFolder workers;
@@ -105,7 +104,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("a node joins a run whose record was damaged in etcd, and the host rewrites it") {
+  TEST_CASE("elections: a node joins a run with a damaged record and the host rewrites it") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const WorkerFolder workers;
@@ -124,7 +123,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("a host whose agent is stopped loses its term, and is taken in again later") {
+  TEST_CASE("elections: a suspended host loses its term and can rejoin later") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const WorkerFolder workers;
@@ -145,7 +144,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("the budget of restarts outlives the host that has counted it") {
+  TEST_CASE("elections: the number of used restarts survives a change of host") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const WorkerFolder workers;
@@ -166,7 +165,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("a run goes on while etcd is away for less than a lease") {
+  TEST_CASE("elections: a run continues if etcd is unavailable for less than a lease") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdServer etcd;
     const WorkerFolder workers;
@@ -185,7 +184,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("while etcd is away for long there is no round, and the run goes on when it is back") {
+  TEST_CASE("elections: a run resumes when etcd is available again after a lease") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdServer etcd;
     const WorkerFolder workers;
@@ -206,7 +205,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("a run whose workers succeed while etcd is away ends with success on all nodes") {
+  TEST_CASE("elections: a success while etcd is unavailable is a success on all nodes") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdServer etcd;
     const WorkerFolder workers;
@@ -222,7 +221,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("without an etcd the run ends at the join timeout, and says what was tried") {
+  TEST_CASE("elections: a run without etcd ends at the join timeout and lists the attempts") {
     const FreePort port;
     ElectedRun run("127.0.0.1:" + port.text(), "2", "true", {"--security=open"},
                    "join_timeout=0.5");
@@ -234,7 +233,7 @@ TEST_SUITE("elections") {
     CHECK(contains(node.output(), "gave up after 0.5 s"));
   }
 
-  TEST_CASE("an etcd that cannot be reached is passed over for the next") {
+  TEST_CASE("elections: the next endpoint is used if etcd is unreachable") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const FreePort nobody;
@@ -245,7 +244,7 @@ TEST_SUITE("elections") {
     CHECK(second.wait() == 0);
   }
 
-  TEST_CASE("a node that comes after the end hears how the run ended, and all keys vanish") {
+  TEST_CASE("elections: a late node gets the outcome and all keys expire") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     ElectedRun run(etcd.endpoint(), "1:2", "exit 3", {"--security=open"},
@@ -267,7 +266,7 @@ TEST_SUITE("elections") {
     CHECK(wait_until([&] { return etcd.keys("/ddprun/").empty(); }));
   }
 
-  TEST_CASE("a run that everybody has left is forgotten at once") {
+  TEST_CASE("elections: the keys of a run that all nodes left are deleted at once") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     ElectedRun run(etcd.endpoint(), "1:2", "sleep 1000");
@@ -278,7 +277,7 @@ TEST_SUITE("elections") {
     CHECK(etcd.keys("/ddprun/").empty());
   }
 
-  TEST_CASE("a node that means another run cannot take it over") {
+  TEST_CASE("elections: a node of another run cannot take over the run") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const WorkerFolder workers;
@@ -299,7 +298,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("a node with another configuration learns where it differs though nobody coordinates") {
+  TEST_CASE("elections: a different configuration is reported even without a coordinator") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const TemporaryFolder folder;
@@ -330,7 +329,7 @@ TEST_SUITE("elections") {
     CHECK(contains(changed->output(), "it differs first in job.command[2]\n"));
   }
 
-  TEST_CASE("a signal ends the search for a coordinator") {
+  TEST_CASE("elections: a signal ends the search for a coordinator") {
     const FreePort port;
     ElectedRun run("127.0.0.1:" + port.text(), "2", "true");
     auto& node = run.start(2);
@@ -339,7 +338,7 @@ TEST_SUITE("elections") {
     CHECK(node.wait() == 128 + SIGTERM);
   }
 
-  TEST_CASE("nodes that share a secret elect another host as well") {
+  TEST_CASE("elections: nodes with a secret elect a new host") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const TemporaryFolder folder;
@@ -349,7 +348,7 @@ TEST_SUITE("elections") {
     check_loss_of_host(run, workers);
   }
 
-  TEST_CASE("with TLS and client certificates nodes elect a host, and another when it is lost") {
+  TEST_CASE("elections: nodes with TLS and client certificates elect and replace a host") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const TemporaryFolder folder;
     Authority authority(folder, "authority");
@@ -364,7 +363,7 @@ TEST_SUITE("elections") {
     check_loss_of_host(run, workers);
   }
 
-  TEST_CASE("a key of TLS that others can read ends the agent at once") {
+  TEST_CASE("elections: a TLS key readable by others ends the agent at once") {
     const TemporaryFolder folder;
     Authority authority(folder, "authority");
     const auto client = authority.issue("client");
@@ -378,7 +377,7 @@ TEST_SUITE("elections") {
                                       ": is open to others than its owner (mode 0644)"));
   }
 
-  TEST_CASE("an agent without libssl names the package, and starts where TLS is not asked for") {
+  TEST_CASE("elections: a missing libssl is reported only if TLS is requested") {
     if (run_program({"unshare", "-m", "true"}).exit_code != 0) {
       return skip("mount namespaces are not permitted here");
     }
@@ -406,7 +405,7 @@ TEST_SUITE("elections") {
     ::dlclose(library);
   }
 
-  TEST_CASE("the example of a configuration for etcd works on two machines") {
+  TEST_CASE("elections: the example configuration for etcd works on two machines") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const TemporaryFolder folder;

@@ -10,7 +10,7 @@ namespace elections_words_test {
 using namespace ddprun::test;
 
 TEST_SUITE("elections' words") {
-  TEST_CASE("who uses the name of a run that has succeeded is warned that nothing is run") {
+  TEST_CASE("elections: reuse of the id of a finished run gives a warning") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     ElectedRun run(etcd.endpoint(), "1:2", "echo at work");
@@ -25,7 +25,7 @@ TEST_SUITE("elections' words") {
                    "a new run needs another --rdzv_id, since etcd keeps the outcome for "));
   }
 
-  TEST_CASE("a node that is elected at an address that is not its own makes way for another") {
+  TEST_CASE("elections: a host elected at a wrong address steps down") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     ElectedRun run(etcd.endpoint(), "2", "echo at work");

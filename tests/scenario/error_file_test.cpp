@@ -26,7 +26,7 @@ std::string record_and_fail(const std::string& message) {
 }  // namespace
 
 TEST_SUITE("error files") {
-  TEST_CASE("what a worker recorded stands in the report, with its time") {
+  TEST_CASE("error files: the report contains a worker's recorded error and its time") {
     const auto result = run_program(launch({}, record_and_fail("KeyError: boom")));
     CHECK(result.exit_code == 1);
     CHECK(contains(result.output, "  message   : KeyError: boom\n"));
@@ -34,7 +34,7 @@ TEST_SUITE("error files") {
     CHECK(contains(result.output, "    |   File a.py, line 7\n"));
   }
 
-  TEST_CASE("who only complains of a peer is not the root cause, though it ends first") {
+  TEST_CASE("error files: an error about a peer is not the root cause even if it comes first") {
     // Rank 1 has recorded its error and takes its time; with 1000 seconds, more than it is given.
     for (const std::string seconds : {"0.1", "1000"}) {
       CAPTURE(seconds);
@@ -54,7 +54,7 @@ TEST_SUITE("error files") {
     }
   }
 
-  TEST_CASE("the agent passes the root cause on to the launcher above it") {
+  TEST_CASE("error files: the agent passes the root cause to its parent launcher") {
     const TemporaryFolder folder;
     const auto script = "[ $RANK = 1 ] || sleep 1000; echo file=$TORCHELASTIC_ERROR_FILE; " +
                         record_and_fail("KeyError: boom");
@@ -68,7 +68,7 @@ TEST_SUITE("error files") {
     CHECK(message.at("extraInfo").at("timestamp") == "1795227640");
   }
 
-  TEST_CASE("a ddprun within a ddprun tells the outer one of its root cause") {
+  TEST_CASE("error files: a nested ddprun passes its root cause to the outer one") {
     auto inner = launch({"--nproc_per_node=2"}, record_and_fail("KeyError: boom"));
     // What is left of the script's macros is for the inner one.
     std::vector<std::string> outer = {in_bin("ddprun")};
@@ -83,7 +83,7 @@ TEST_SUITE("error files") {
     CHECK(contains(result.output, "\n  message   : KeyError: boom\n"));
   }
 
-  TEST_CASE("a run that succeeds in the end leaves no error file") {
+  TEST_CASE("error files: a run that finally succeeds leaves no error file") {
     const TemporaryFolder folder;
     const auto script = "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; " + record_and_fail("boom");
     const auto result = run_program(launch({"--max_restarts=1"}, script),
@@ -92,7 +92,7 @@ TEST_SUITE("error files") {
     CHECK_FALSE(std::filesystem::exists(folder / "error.json"));
   }
 
-  TEST_CASE("an error file of the agent that cannot be written is a warning only") {
+  TEST_CASE("error files: an unwritable error file of the agent is only a warning") {
     const auto result = run_program(launch({"--exit_code=worker"}, "exit 5"),
                                     {{"TORCHELASTIC_ERROR_FILE", "/no/such/folder/error.json"}});
     CHECK(result.exit_code == 5);
@@ -100,7 +100,7 @@ TEST_SUITE("error files") {
     CHECK(contains(result.output, "Root cause"));
   }
 
-  TEST_CASE("an error file of any content and size is survived") {
+  TEST_CASE("error files: any content and size of an error file is tolerated") {
     for (const std::string content :
          {"head -c 3000000 /dev/zero", "head -c 3000000 /dev/zero | tr '\\0' '['",
           "printf '{\"message\": {\"mess'", "printf 'in plain words'", "true"}) {

@@ -46,7 +46,7 @@ struct Two {
 }  // namespace
 
 TEST_SUITE("cluster of etcd") {
-  TEST_CASE("one member, and be it the leader, can be lost without anybody noticing") {
+  TEST_CASE("etcd cluster: the loss of one member does not affect a run") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     for (const bool is_leader : {false, true}) {
       CAPTURE(is_leader);
@@ -65,7 +65,7 @@ TEST_SUITE("cluster of etcd") {
     }
   }
 
-  TEST_CASE("the others train on when the host's machine dies with the leading member on it") {
+  TEST_CASE("etcd cluster: a run survives the loss of a machine with host and leader") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdCluster etcd;
     Two nodes(etcd, kShortLeases);
@@ -77,7 +77,7 @@ TEST_SUITE("cluster of etcd") {
     nodes.check_end({&nodes.other});
   }
 
-  TEST_CASE("while most members are away there is no round, and the run goes on when one is back") {
+  TEST_CASE("etcd cluster: a run resumes when the majority of members is back") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdCluster etcd;
     Two nodes(etcd, kShortLeases);
@@ -92,7 +92,7 @@ TEST_SUITE("cluster of etcd") {
     nodes.check_end({&nodes.host, &nodes.other});
   }
 
-  TEST_CASE("a member that answers nobody is passed over") {
+  TEST_CASE("etcd cluster: a member that does not respond is skipped") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdCluster etcd;
     Two nodes(etcd, kLongLeases);

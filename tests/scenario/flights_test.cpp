@@ -48,7 +48,7 @@ const std::string kAllReduce = "all_reduce(6553600 x float32, sum) of 25.0 MiB";
 }  // namespace
 
 TEST_SUITE("flights") {
-  TEST_CASE("a rank that hangs is named, with the collective that it did not enter") {
+  TEST_CASE("flight records: a rank that hangs is named with the collective it did not enter") {
     for (const auto& backend : backends()) {
       const auto result = run_apart(backend, "stop");
       CAPTURE(result.output);
@@ -62,7 +62,7 @@ TEST_SUITE("flights") {
     }
   }
 
-  TEST_CASE("the stack of a rank that is late for a collective is taken at the timeout") {
+  TEST_CASE("flight records: the stack of a late rank is captured at the timeout") {
     const auto result = run_apart("host", "late");
     CAPTURE(result.output);
     CHECK(result.exit_code == 1);
@@ -72,7 +72,7 @@ TEST_SUITE("flights") {
     CHECK_FALSE(contains(result.output, "stacks of rank 0 "));
   }
 
-  TEST_CASE("a killed rank's record is read, and those that waited are told with the collective") {
+  TEST_CASE("flight records: the record of a killed rank and the ranks that waited are reported") {
     for (const auto& backend : backends()) {
       const auto result = run_apart(backend, "kill");
       CAPTURE(result.output);
@@ -82,7 +82,9 @@ TEST_SUITE("flights") {
     }
   }
 
-  TEST_CASE("an exception with a call under way ends all ranks at once and is the first cause") {
+  TEST_CASE(
+      "flight records: an exception with a pending call ends all ranks and is the first "
+      "cause") {
     for (const auto& backend : backends()) {
       for (const std::string how : {"throw", "throw-entered", "throw-apart"}) {
         const auto result = run_apart(backend, how);
@@ -94,7 +96,7 @@ TEST_SUITE("flights") {
     }
   }
 
-  TEST_CASE("a rank that ends well before others are done with it is the first cause, at once") {
+  TEST_CASE("flight records: a rank that exits before its peers are done is the first cause") {
     const std::string end = "ended : exit code 0 before it ";
     for (const auto& backend : backends()) {
       const auto early = run_apart(backend, "end-early");
@@ -111,7 +113,7 @@ TEST_SUITE("flights") {
     }
   }
 
-  TEST_CASE("a rank that had ended well when the others began to wait for it is named, too") {
+  TEST_CASE("flight records: a rank that exited before the others began to wait is named") {
     const TemporaryFolder folder;
     const std::string events = folder / "events";
     const auto result = run_program({in_bin("ddprun"), "--nproc_per_node=3", "--events=" + events,
@@ -121,7 +123,7 @@ TEST_SUITE("flights") {
                    "has ended with exit code 0 before it made group \"default\", where rank"));
   }
 
-  TEST_CASE("with a log folder all that was recorded is kept, a file for each worker") {
+  TEST_CASE("flight records: with a log folder each worker has a file of its records") {
     const TemporaryFolder folder;
     const auto result = run_program({in_bin("ddprun"), "--nproc_per_node=2", "--rdzv_id=kept",
                                      "--log_dir=" + folder.path().string(), in_bin("flight_worker"),
@@ -141,7 +143,7 @@ TEST_SUITE("flights") {
     CHECK(files == 2);
   }
 
-  TEST_CASE("on several nodes every report tells of the ranks of all") {
+  TEST_CASE("flight records: every node's report covers the ranks of all nodes") {
     Cluster cluster("2", "exec " + in_bin("flight_worker") + " host stop", {"--nproc_per_node=2"});
     auto& host = cluster.start(2);
     auto& other = cluster.start(3);
@@ -156,7 +158,7 @@ TEST_SUITE("flights") {
     }
   }
 
-  TEST_CASE("ranks that call different things are set side by side") {
+  TEST_CASE("flight records: ranks with different calls are listed side by side") {
     for (const auto& backend : backends()) {
       const auto result = run_apart(backend, "mismatch");
       CAPTURE(result.output);
@@ -167,13 +169,13 @@ TEST_SUITE("flights") {
     }
   }
 
-  TEST_CASE("a message that does not come is told with its sender and tag") {
+  TEST_CASE("flight records: a missing message is reported with its sender and tag") {
     const auto result = run_apart("host", "message");
     CAPTURE(result.output);
     CHECK(contains(result.output, "rank 0: is in recv(1 x float32, rank 2, tag 7) of 4 bytes"));
   }
 
-  TEST_CASE("ranks that wait for others to join are told of") {
+  TEST_CASE("flight records: ranks that wait for others to join are reported") {
     const auto result = run_apart("host", "meet");
     CAPTURE(result.output);
     CHECK(

@@ -67,7 +67,7 @@ std::string succeed_with_two(const EtcdServer& etcd, const SecretFile& secret) {
 }  // namespace
 
 TEST_SUITE("forged values in etcd") {
-  TEST_CASE("a forged outcome does not end a run") {
+  TEST_CASE("forged etcd values: a forged outcome does not end a run") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;
@@ -78,7 +78,7 @@ TEST_SUITE("forged values in etcd") {
     CHECK(contains(etcd.value(kKeys.outcome()), "\nseal "));
   }
 
-  TEST_CASE("an outcome of an earlier run does not make a new one succeed") {
+  TEST_CASE("forged etcd values: an earlier run's outcome does not complete a new run") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const SecretFile secret;
     const EtcdServer etcd;
@@ -90,7 +90,7 @@ TEST_SUITE("forged values in etcd") {
     CHECK_FALSE(contains(node.output(), "rank 0 of 1"));
   }
 
-  TEST_CASE("an outcome of an earlier run does not end one that is under way") {
+  TEST_CASE("forged etcd values: an earlier run's outcome does not end an active run") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const SecretFile secret;
     const EtcdServer etcd;
@@ -109,7 +109,7 @@ TEST_SUITE("forged values in etcd") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("a forged record and its member do not change a run") {
+  TEST_CASE("forged etcd values: a forged record and its member do not change a run") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;
@@ -127,7 +127,7 @@ TEST_SUITE("forged values in etcd") {
     CHECK_FALSE(contains(output, "intruder"));
   }
 
-  TEST_CASE("an older record of a run does not bring its restarts back") {
+  TEST_CASE("forged etcd values: an older record of a run does not restore its restarts") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;
@@ -155,7 +155,7 @@ TEST_SUITE("forged values in etcd") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("the record of a host that has not met a node continues that node's run") {
+  TEST_CASE("forged etcd values: the record of a host that has not met a node continues its run") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;
@@ -181,7 +181,8 @@ TEST_SUITE("forged values in etcd") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("a forged coordinator is not connected to, and prevents the run until it is deleted") {
+  TEST_CASE(
+      "forged etcd values: a forged coordinator is not used and blocks the run until deleted") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;
@@ -200,7 +201,7 @@ TEST_SUITE("forged values in etcd") {
     CHECK_FALSE(contains(first.output() + second.output(), port.text()));
   }
 
-  TEST_CASE("a forged configuration is not shown as that of the run") {
+  TEST_CASE("forged etcd values: a forged configuration is not shown as that of the run") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;
@@ -232,7 +233,7 @@ TEST_SUITE("forged values in etcd") {
     CHECK_FALSE(contains(changed->output(), "it differs first in"));
   }
 
-  TEST_CASE("etcd holds keys and checksums of a configuration, and no environment") {
+  TEST_CASE("forged etcd values: etcd holds configuration checksums and no environment") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;

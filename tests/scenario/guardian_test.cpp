@@ -47,7 +47,7 @@ bool is_there(pid_t pid) {
 }  // namespace
 
 TEST_SUITE("guardian") {
-  TEST_CASE("a guardian that is killed is replaced at once, and the run goes on") {
+  TEST_CASE("guardian: a killed guardian is replaced at once and the run continues") {
     Program program(run_with_grandchild());
     REQUIRE(program.read_until_contains("up"));
     const auto killed = kill_guardian(program);
@@ -58,7 +58,7 @@ TEST_SUITE("guardian") {
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("nothing is left when the guardian is killed, then ddprun, however soon") {
+  TEST_CASE("guardian: no process remains if guardian and ddprun are killed in quick succession") {
     for (const bool has_settled : {true, false}) {
       CAPTURE(has_settled);
       Program program(run_with_grandchild());
@@ -72,7 +72,7 @@ TEST_SUITE("guardian") {
     }
   }
 
-  TEST_CASE("guardians that are killed again and again are not replaced for ever") {
+  TEST_CASE("guardian: the number of replacements of killed guardians is limited") {
     Program program(run_with_grandchild());
     REQUIRE(program.read_until_contains("up"));
     for (int i = 0; i < 11; ++i) {

@@ -31,7 +31,7 @@ std::string saving_to(const TemporaryFolder& folder) {
 }  // namespace
 
 TEST_SUITE("host leaves") {
-  TEST_CASE("an elected host waits until the workers of the others have saved what they have") {
+  TEST_CASE("host leave: an elected host waits until the workers of all nodes have stopped") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const TemporaryFolder folder;
@@ -51,7 +51,7 @@ TEST_SUITE("host leaves") {
     CHECK(other.wait() == 0);
   }
 
-  TEST_CASE("a second interrupt ends that wait") {
+  TEST_CASE("host leave: a second interrupt ends the wait for other nodes") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const TemporaryFolder folder;

@@ -104,7 +104,7 @@ class HostileWorkerTest(unittest.TestCase):
         processor_time = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
         return process.wait(), output.read_text(errors="replace"), processor_time
 
-    def test_a_worker_that_damages_the_page_and_fails_is_restarted(self):
+    def test_worker_that_damages_the_page_and_fails_is_restarted(self):
         attacks = {"sizes": SIZES, "size of the file": SHRINK, "own part": DAMAGE}
         for seed in range(RANDOM_PAGES):
             # With and without what all workers share.
@@ -115,7 +115,7 @@ class HostileWorkerTest(unittest.TestCase):
                 self.assertEqual(0, code, output)
                 self.assertIn("rank 1", output)
 
-    def test_a_worker_that_damages_its_part_of_the_page_has_failed(self):
+    def test_damage_of_a_workers_page_part_is_a_failure(self):
         script = f"{DAMAGE}\nwake()\ntime.sleep(1000)"
         code, output, _ = self.run_ddprun(script, "--max_restarts=1")
         self.assertEqual(0, code, output)
@@ -126,19 +126,19 @@ class HostileWorkerTest(unittest.TestCase):
                       output)
         self.assertIn("Root cause (first failure observed):\n  rank      : 1 ", output)
 
-    def test_a_worker_that_announces_exits_without_failure_has_failed_nevertheless(self):
+    def test_worker_that_announces_success_and_fails_has_failed(self):
         code, output, _ = self.run_ddprun(EXITS + "\nsys.exit(3)", "--shutdown_timeout=1")
         self.assertEqual(1, code, output)
         self.assertIn("rank 1 ", output)
         self.assertIn("failed with exit code 3", output)
 
-    def test_a_worker_that_writes_and_wakes_without_end_does_not_occupy_the_agent(self):
+    def test_endless_writes_and_wakes_do_not_occupy_the_agent(self):
         code, output, processor_time = self.run_ddprun(WRITE_AND_WAKE + "\nsys.exit(3)",
                                                        "--max_restarts=1")
         self.assertEqual(0, code, output)
         self.assertLess(processor_time, SPIN / 2)
 
-    def test_no_other_file_is_read_for_an_error_file(self):
+    def test_error_file_cannot_redirect_to_another_file(self):
         secret = self.folder / "secret"
         secret.write_text("the secret")
         attacks = {

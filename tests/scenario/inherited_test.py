@@ -1,4 +1,4 @@
-"""Runs under what a parent may leave to ddprun: ignored and blocked signals, closed descriptors,
+"""Runs under inherited conditions: ignored and blocked signals, closed descriptors,
 low limits, refused system calls, a namespace without /proc or cgroups.
 
 Under each condition a run works or ends with one clear error. A failed run is never reported as a
@@ -218,7 +218,7 @@ class InheritedTest(unittest.TestCase):
         self.check_row("no AF_NETLINK",
                        lambda: refuse(number, errno.EAFNOSUPPORT, socket.AF_NETLINK), works=True)
 
-    def test_without_proc_there_is_one_error_before_anything_is_started(self):
+    def test_missing_proc_is_one_error_before_any_start(self):
         if subprocess.run([*without("/mnt"), "true"], stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("mount namespaces are not permitted here")
         result = self.run_ddprun("echo worked", None, wrapper=without("/proc"))

@@ -69,23 +69,23 @@ class InterruptTest(unittest.TestCase):
         (self.folder / "go").touch()
         self.assertEqual(code, node.read_to_end() >> 8, self.text(node))
 
-    def test_while_the_name_of_the_host_is_looked_up(self):
+    def test_ctrl_c_during_the_lookup_of_the_host(self):
         node = self.start(2, endpoint="no-such-host.invalid:1")
         self.wait_for(node, "trying again")
         self.interrupt(node)
 
-    def test_while_nobody_listens_there(self):
+    def test_ctrl_c_while_connections_are_refused(self):
         node = self.start(3)
         self.wait_for(node, "trying again")
         self.interrupt(node)
         self.assertIn("left the run", self.text(node))
 
-    def test_while_the_host_waits_for_others(self):
+    def test_ctrl_c_on_the_host_while_it_waits_for_nodes(self):
         node = self.start(2, options=["--nnodes=2"])
         self.wait_for(node, "this node hosts the rendezvous")
         self.interrupt(node)
 
-    def test_while_another_waits_with_the_host(self):
+    def test_ctrl_c_on_a_node_that_waits_with_the_host(self):
         host = self.start(2, options=["--nnodes=3"])
         self.wait_for(host, "this node hosts the rendezvous")
         node = self.start(3, options=["--nnodes=3"])
@@ -93,7 +93,7 @@ class InterruptTest(unittest.TestCase):
         self.interrupt(node)
         self.interrupt(host)
 
-    def test_while_the_workers_run(self):
+    def test_ctrl_c_while_workers_run(self):
         host, node = self.pair()
         self.wait_for(node, "at work")
         self.interrupt(node)
@@ -102,14 +102,14 @@ class InterruptTest(unittest.TestCase):
         self.wait_for(host, "node 0 of 1")
         self.interrupt(host)
 
-    def test_while_the_workers_of_the_host_run(self):
+    def test_ctrl_c_on_the_host_while_workers_run(self):
         host, node = self.pair()
         self.interrupt(host)
         self.assertEqual(INTERRUPTED, node.read_to_end() >> 8)
         self.assertIn("127.0.0.2, which hosts the rendezvous, was asked to stop by SIGINT",
                       self.text(node))
 
-    def test_a_host_that_does_not_wait_for_the_other_nodes(self):
+    def test_third_ctrl_c_ends_a_host_before_the_other_nodes(self):
         script = "trap '' INT TERM; " + BUSY
         host, node = self.start(2, script), self.start(3, script, ["--shutdown_timeout=1"])
         for each in (host, node):
@@ -122,7 +122,7 @@ class InterruptTest(unittest.TestCase):
                       self.text(node))
         self.assertNotIn("trying again", self.text(node))
 
-    def test_again_while_the_workers_take_their_time(self):
+    def test_second_ctrl_c_while_workers_stop(self):
         host, node = self.pair("trap 'echo ignored' INT TERM; " + BUSY)
         self.wait_for(node, "at work")
         node.send("\x03")
@@ -131,14 +131,14 @@ class InterruptTest(unittest.TestCase):
         self.wait_for(host, "127.0.0.3 has left")
         self.let_go(host)
 
-    def test_while_a_node_whose_work_is_done_waits_for_another(self):
+    def test_ctrl_c_on_a_successful_node_that_waits_for_others(self):
         host, node = self.pair("[ $RANK = 1 ] && exit; " + BUSY)
         self.wait_for(host, "at work")
         node.send("\x03")
         node.read_to_end()
         self.let_go(host)
 
-    def test_while_a_spare_waits(self):
+    def test_ctrl_c_on_a_spare(self):
         host, node = self.pair()
         spare = self.start(4)
         self.wait_for(spare, "waits to take the place of another")
@@ -147,7 +147,7 @@ class InterruptTest(unittest.TestCase):
         for each in (host, node):
             self.assertEqual(0, each.read_to_end() >> 8, self.text(each))
 
-    def test_the_report_of_a_failure_fits_the_terminal(self):
+    def test_failure_report_fits_the_terminal(self):
         host, node = self.pair("echo why >&2; sleep 0.1; exit 3")
         for each in (host, node):
             self.assertEqual(1, each.read_to_end() >> 8, self.text(each))

@@ -36,7 +36,7 @@ std::string make_interpreter(const std::string& path) {
 }  // namespace
 
 TEST_SUITE("invocation") {
-  TEST_CASE("under the name torchrun every program is a script of Python") {
+  TEST_CASE("invocation: torchrun runs every program with Python") {
     const Link link("torchrun");
     const auto script = link.folder() / "train";
     const auto python = make_interpreter(link.folder() / "interpreter");
@@ -47,7 +47,7 @@ TEST_SUITE("invocation") {
     CHECK(count(result.output, "python -u " + script + " --lr 1\n") == 2);
   }
 
-  TEST_CASE("under the name torchrun a run that goes well says no word of its own") {
+  TEST_CASE("invocation: a successful torchrun prints no messages of its own") {
     const Link link("torchrun");
     const auto arguments = launch({"--nproc_per_node=2"}, "echo hello", link.path());
     const std::map<std::string, std::string> threads = {{"OMP_NUM_THREADS", "1"}};
@@ -55,7 +55,7 @@ TEST_SUITE("invocation") {
     CHECK(contains(run_program(arguments, {{"LOGLEVEL", "INFO"}}).output, "node 0: starting 2"));
   }
 
-  TEST_CASE("under the name torchrun it still says where a temporary folder is, and one thread") {
+  TEST_CASE("invocation: torchrun reports temporary folders and thread limits") {
     const Link link("torchrun");
     auto arguments = launch({"--nproc_per_node=2", "-r3"}, "echo hello", link.path());
     arguments.insert(arguments.begin(), {"/usr/bin/env", "-u", "OMP_NUM_THREADS"});
@@ -65,13 +65,13 @@ TEST_SUITE("invocation") {
     CHECK(contains(run_program({link.path(), "--version"}).output, ", called as torchrun\n"));
   }
 
-  TEST_CASE("a folder of logs that cannot be made is a mistake of its option") {
+  TEST_CASE("invocation: a log folder that cannot be created is an error of its option") {
     const auto result = run_program(launch({"--log_dir=/dev/null/no"}, "echo hello"));
     CHECK(result.exit_code == 2);
     CHECK(contains(result.output, "ddprun: --log_dir: folder /dev/null/no/"));
   }
 
-  TEST_CASE("a mistake that shows only in the plan names the variable that made it") {
+  TEST_CASE("invocation: an error found in planning names the variable") {
     const std::map<std::string, std::string> variables = {{"PET_NODE_RANK", "3"}};
     const auto result = run_program(launch({}, "echo hello"), variables);
     CHECK(result.exit_code == 2);
@@ -82,7 +82,7 @@ TEST_SUITE("invocation") {
     CHECK(contains(conf.output, "ddprun: PET_RDZV_CONF=rank=0,is_host=2: is_host=2: must be "));
   }
 
-  TEST_CASE("a mistake that shows only in the plan has the line and column of its file") {
+  TEST_CASE("invocation: an error found in planning has line and column of the file") {
     const TemporaryFolder folder;
     const auto file = folder / "job.json";
     write_file(file, R"({"version": 1,
@@ -92,7 +92,7 @@ TEST_SUITE("invocation") {
     CHECK(contains(result.output, file + ":2:29: rendezvous.rdzv_conf: is_host=2: must be "));
   }
 
-  TEST_CASE("under the name torchrun only what is tee'd has a prefix, by torchrun's template") {
+  TEST_CASE("invocation: torchrun prefixes only tee output with torchrun's template") {
     const Link link("torchrun");
     const auto output = [&](const std::string& tee,
                             const std::map<std::string, std::string>& more) {
@@ -113,7 +113,7 @@ TEST_SUITE("invocation") {
     CHECK(output("0", template_variable) == "hello\nhello\n");
   }
 
-  TEST_CASE("messages and exit codes are those of the name that was typed") {
+  TEST_CASE("invocation: messages and exit codes follow the command name") {
     const Link link("torchrun");
     const auto misspelt = run_program({link.path(), "--max_restart_=2", "train.py"});
     CHECK(misspelt.exit_code == 2);
@@ -126,7 +126,7 @@ TEST_SUITE("invocation") {
     CHECK(contains(unwritable.output, "torchrun: --events=/no/such/folder/file: cannot"));
   }
 
-  TEST_CASE("a link in the bin folder of a Python environment runs that environment's Python") {
+  TEST_CASE("invocation: a link in a Python environment's bin folder runs its Python") {
     const TemporaryFolder environment;
     const auto bin = environment.path() / "bin";
     fs::create_directory(bin);
@@ -145,7 +145,7 @@ TEST_SUITE("invocation") {
     CHECK(contains(here.output, "python -u -m train\n"));
   }
 
-  TEST_CASE("torch.distributed.launch puts the local rank before the script's arguments") {
+  TEST_CASE("invocation: torch.distributed.launch prepends the local rank to the arguments") {
     const Link link("torch.distributed.launch");
     const auto script = link.folder() / "train.py";
     const auto python = make_interpreter(link.folder() / "python3");

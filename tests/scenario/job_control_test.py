@@ -1,4 +1,4 @@
-"""Ctrl-Z, fg and a closed window, with a real shell on a terminal.
+"""Job control with a real shell on a terminal: Ctrl-Z, fg, and the hangup of the terminal.
 
 Usage: job_control_test.py DDPRUN
 """
@@ -99,7 +99,7 @@ class JobControlTest(unittest.TestCase):
         self.shell.send("\x1a")
         self.expect(r"Stopped .*ddprun")
 
-    def test_ctrl_z_stops_the_workers_and_all_they_have_started_and_fg_lets_them_go_on(self):
+    def test_ctrl_z_suspends_workers_and_descendants_and_fg_resumes_them(self):
         self.start(BUSY)
         pids = self.pids("worker.0", "worker.1", "helper.0", "helper.1")
         for _ in range(2):
@@ -117,7 +117,7 @@ class JobControlTest(unittest.TestCase):
         for pid in pids:
             wait_until(lambda pid=pid: not is_alive(pid), f"the end of {pid}")
 
-    def test_a_run_in_the_background_leaves_the_terminal_to_the_shell(self):
+    def test_background_run_leaves_the_terminal_to_the_shell(self):
         (self.folder / "worker.sh").write_text("cat >input.$RANK")
         command = f"{DDPRUN} --nproc_per_node=2 --no_python sh worker.sh"
         self.shell.send(f"({command}; echo $? >code) &\n")
@@ -126,7 +126,7 @@ class JobControlTest(unittest.TestCase):
         self.assertEqual(self.pids("code"), [0])
         self.assertEqual([(self.folder / f"input.{i}").read_text() for i in (0, 1)], ["", ""])
 
-    def test_the_time_to_stop_does_not_run_while_the_run_is_suspended(self):
+    def test_suspension_extends_the_grace_period(self):
         self.start(SLOW_TO_END, "--shutdown_timeout=1")
         self.pids("worker.0", "worker.1")
         agent = int(re.search(r"\d+", pathlib.Path(
@@ -144,7 +144,7 @@ class JobControlTest(unittest.TestCase):
         self.expect(r"code=143\r")
         self.assertNotIn("workers_killed", self.events())
 
-    def test_a_kill_of_a_suspended_run_leaves_nothing(self):
+    def test_killed_suspended_run_leaves_no_process(self):
         self.start(BUSY)
         pids = self.pids("worker.0", "worker.1", "helper.0", "helper.1")
         self.press_ctrl_z()
@@ -152,7 +152,7 @@ class JobControlTest(unittest.TestCase):
         for pid in pids:
             wait_until(lambda pid=pid: not is_alive(pid), f"the end of {pid}")
 
-    def test_the_end_of_the_terminal_ends_a_run_also_a_suspended_one(self):
+    def test_terminal_hangup_ends_running_and_suspended_runs(self):
         for suspended in (False, True):
             with self.subTest(suspended=suspended):
                 if suspended:

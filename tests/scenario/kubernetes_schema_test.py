@@ -1,4 +1,4 @@
-"""The example for Kubernetes against the schemas of its versions, unknown fields refused.
+"""Validates the example for Kubernetes with the schemas of its versions, without unknown fields.
 
 Usage: kubernetes_schema_test.py SOURCE_FOLDER, with the interpreter of scripts/test_python
 """
@@ -24,7 +24,7 @@ class Schema(unittest.TestCase):
                 with self.subTest(kind=resource["kind"], version=version):
                     kubernetes_validate.validate(resource, version, strict=True)
 
-    def test_a_mistake_is_found(self):
+    def test_invalid_field_is_rejected(self):
         job = self.resources[1]
         job["spec"]["podReplacementPolicies"] = job["spec"].pop("podReplacementPolicy")
         with self.assertRaises(kubernetes_validate.ValidationError):

@@ -59,14 +59,14 @@ class LimitedMemory {
 }  // namespace
 
 TEST_SUITE("launch") {
-  TEST_CASE("workers that succeed make a run that succeeds") {
+  TEST_CASE("launch: a run succeeds if its workers succeed") {
     const auto result =
         run_program({in_bin("ddprun"), "--nproc_per_node=2", "--no_python", "/bin/true"});
     CHECK(result.exit_code == 0);
     CHECK_FALSE(contains(result.output, "warning"));
   }
 
-  TEST_CASE("each worker finds its place in the environment and prints behind its prefix") {
+  TEST_CASE("launch: each worker gets its rank in the environment and an output prefix") {
     const auto result = run_program(
         launch({"--nproc-per-node", "2", "--role", "trainer", "--max-restarts=3"},
                "echo rank=$RANK/$WORLD_SIZE local=$LOCAL_RANK/$LOCAL_WORLD_SIZE "
@@ -83,8 +83,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE(
-      "a failure ends the others and the run with 1, or with the worker's own code on request") {
+  TEST_CASE("launch: a failure ends the run with 1 or on request the worker's exit code") {
     const std::string script = "if [ $RANK = 1 ]; then exit 7; else sleep 1000; fi";
     CHECK(run_program(launch({"--nproc_per_node=3"}, script)).exit_code == 1);
     CHECK(run_program(launch({"--nproc_per_node=3", "--exit_code=worker"}, script)).exit_code == 7);
@@ -96,7 +95,7 @@ TEST_SUITE("launch") {
     CHECK(contains(killed.output, "Root cause"));
   }
 
-  TEST_CASE("a report says that ddprun forwarded the signal that killed a worker") {
+  TEST_CASE("launch: the report states that ddprun forwarded the fatal signal") {
     const std::string end = "SIGUSR1, which ddprun received and forwarded";
     Program run(launch({}, "echo ready; exec sleep 1000"));
     REQUIRE(run.read_until_contains("]:ready\n"));
@@ -109,7 +108,7 @@ TEST_SUITE("launch") {
     CHECK(contains(by_itself.output, "  ended     : killed by signal 10, SIGUSR1\n"));
   }
 
-  TEST_CASE("a log folder without redirects and tee holds nothing if no file was written") {
+  TEST_CASE("launch: a log folder without redirects and tee stays empty") {
     const TemporaryFolder folder;
     const auto logs = "--log_dir=" + folder / "logs";
     const auto empty = run_program(launch({logs, "--max_restarts=1"}, "exit 3"));
@@ -124,7 +123,7 @@ TEST_SUITE("launch") {
                    ", logs in " + folder / "logs"));
   }
 
-  TEST_CASE("a failed attempt is followed by another until restarts run out") {
+  TEST_CASE("launch: failed attempts are repeated until no restarts are left") {
     const TemporaryFolder folder;
     const std::string script =
         "echo attempt $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 2 ]";
@@ -138,7 +137,7 @@ TEST_SUITE("launch") {
     CHECK_FALSE(contains(too_few.output, "attempt 2"));
   }
 
-  TEST_CASE("events tell the story in JSON lines") {
+  TEST_CASE("launch: events are written as JSON lines") {
     const TemporaryFolder folder;
     const auto result = run_program(
         launch({"--nproc_per_node=2", "--max_restarts=1", "--events", folder / "events"},
@@ -156,7 +155,7 @@ TEST_SUITE("launch") {
     CHECK(events.back().at("event") == "run_finished");
   }
 
-  TEST_CASE("a worker that the kernel killed for lack of memory is reported as such") {
+  TEST_CASE("launch: a worker killed by the OOM killer is reported as such") {
     const LimitedMemory memory("100M");
     if (!memory.is_there()) {
       MESSAGE("no memory cgroup can be made here");
@@ -171,7 +170,7 @@ TEST_SUITE("launch") {
     CHECK(contains(result.output, "SIGKILL (out of memory)"));
   }
 
-  TEST_CASE("closed standard streams harm nobody") {
+  TEST_CASE("launch: closed standard streams are tolerated") {
     const TemporaryFolder folder;
     const auto result = run_program(
         {"/bin/sh", "-c", "exec \"$@\" 0<&- 1>&- 2>&-", "sh", in_bin("ddprun"), "--log_dir",
@@ -182,7 +181,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE("a script without its interpreter is one error before anything is started") {
+  TEST_CASE("launch: a missing interpreter is one error before any start") {
     const TemporaryFolder folder;
     for (const std::string end : {"", "\r"}) {
       write_file(folder / "script", "#!/no/such/interpreter" + end + "\n", true);
@@ -196,7 +195,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE("a program that cannot be executed is an error at once and costs no restart") {
+  TEST_CASE("launch: a program that cannot be executed ends the run without restarts") {
     const TemporaryFolder folder;
     write_file(folder / "script", "no program\n", true);
     const auto result = run_program({in_bin("ddprun"), "--max_restarts=5", "--events",
@@ -209,7 +208,7 @@ TEST_SUITE("launch") {
     CHECK(attempts == 1);
   }
 
-  TEST_CASE("usage errors end with 2 and name the nearest option") {
+  TEST_CASE("launch: usage errors exit with 2 and suggest the nearest option") {
     const auto misspelt = run_program({in_bin("ddprun"), "--max_restart_=2", "/bin/true"});
     CHECK(misspelt.exit_code == 2);
     CHECK(contains(misspelt.output, "max_restarts"));
@@ -221,7 +220,7 @@ TEST_SUITE("launch") {
     CHECK(contains(nodes.output, "master_addr"));
   }
 
-  TEST_CASE("logs go to a file for each attempt and rank, and no restart overwrites them") {
+  TEST_CASE("launch: each attempt and rank has its own log file") {
     const TemporaryFolder folder;
     // In the first attempt rank 0 fails once rank 1 has written.
     const std::string script =
@@ -244,7 +243,7 @@ TEST_SUITE("launch") {
     CHECK(contains(result.output, "[default0]:err 0\n"));
   }
 
-  TEST_CASE("an agent that is killed takes everything with it within a second") {
+  TEST_CASE("launch: a killed agent takes all processes with it within a second") {
     Program program(
         launch({"--nproc_per_node=2"},
                "setsid sleep 1000 & sleep 1000 & echo up; trap '' TERM INT HUP; sleep 1000"));
@@ -255,13 +254,13 @@ TEST_SUITE("launch") {
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("what a worker leaves behind in another session is swept up") {
+  TEST_CASE("launch: descendants in other sessions are killed") {
     Program program(launch({"--nproc_per_node=2"}, "setsid sleep 1000 & exit 0"));
     CHECK(program.wait() == 0);
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("a restart is not harmed by what the sweep after the attempt before has killed") {
+  TEST_CASE("launch: a restart is not affected by processes killed after the last attempt") {
     const auto result = run_program(
         launch({"--max_restarts=3"}, "setsid sleep 1000 & [ $TORCHELASTIC_RESTART_COUNT = 3 ]"));
     INFO(result.output);
@@ -269,7 +268,7 @@ TEST_SUITE("launch") {
     CHECK_FALSE(contains(result.output, "SIGKILL"));
   }
 
-  TEST_CASE("a signal reaches the workers, which may end in their own way") {
+  TEST_CASE("launch: a signal is forwarded to workers that may clean up") {
     for (const int signal : {SIGINT, SIGTERM}) {
       Program program(
           launch({"--nproc_per_node=2"},
@@ -283,7 +282,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE("a stop signal that comes twice, as from Slurm, reaches workers once and kills none") {
+  TEST_CASE("launch: a stop signal sent twice reaches workers once") {
     const TemporaryFolder folder;
     const auto has_all = [](const std::string& word) {
       return [word](std::string_view output) { return count(std::string(output), word) == 2; };
@@ -304,7 +303,7 @@ TEST_SUITE("launch") {
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("a second interrupt kills workers that ignore the first") {
+  TEST_CASE("launch: a second interrupt kills workers that ignore the first") {
     Program program(
         launch({"--nproc_per_node=2"}, "trap '' TERM INT; echo up; while :; do sleep 0.05; done"));
     REQUIRE(program.read_until(
@@ -316,7 +315,7 @@ TEST_SUITE("launch") {
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("workers that ignore the signal are killed after the shutdown timeout") {
+  TEST_CASE("launch: workers that ignore the signal are killed after the shutdown timeout") {
     Program program(launch({"--nproc_per_node=2", "--shutdown_timeout=1"},
                            "trap '' TERM; echo up; while :; do sleep 0.05; done"));
     REQUIRE(program.read_until(
@@ -326,7 +325,7 @@ TEST_SUITE("launch") {
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("user signals are forwarded and the run goes on") {
+  TEST_CASE("launch: user signals are forwarded and the run continues") {
     Program program(launch({"--nproc_per_node=2"},
                            "trap 'echo got; exit 0' USR1; echo up; while :; do sleep 0.05; done"));
     REQUIRE(program.read_until(
@@ -336,7 +335,7 @@ TEST_SUITE("launch") {
     CHECK(count(program.output(), "]:got") == 2);
   }
 
-  TEST_CASE("a console whose reader goes away ends neither the workers nor the agent") {
+  TEST_CASE("launch: a closed console ends neither workers nor agent") {
     const TemporaryFolder folder;
     Program program(launch({"--nproc_per_node=2"},
                            "echo up; until [ -e $GO ]; do sleep 0.01; done; "
@@ -351,7 +350,7 @@ TEST_SUITE("launch") {
     CHECK(std::filesystem::exists(folder / "go.1"));
   }
 
-  TEST_CASE("an attempt's temporary folder goes when the attempt is over") {
+  TEST_CASE("launch: the temporary folder of an attempt is removed at its end") {
     const TemporaryFolder folder;
     const auto result = run_program(
         launch({"--max_restarts=3"}, "ls $TMPDIR/*; [ $TORCHELASTIC_RESTART_COUNT = 3 ]"),
@@ -361,7 +360,7 @@ TEST_SUITE("launch") {
     CHECK(count(result.output, "]:attempt_0\n") == 1);
   }
 
-  TEST_CASE("a signal at any moment of the start ends the run and leaves nothing") {
+  TEST_CASE("launch: a signal at any time of the start ends the run without leftovers") {
     for (int moment = 0; moment < 40; ++moment) {
       CAPTURE(moment);
       const TemporaryFolder folder;
@@ -376,7 +375,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE("signals that come until a run has ended leave nothing and keep its exit code") {
+  TEST_CASE("launch: late signals leave nothing and keep the exit code") {
     for (int round = 0; round < 20; ++round) {
       const TemporaryFolder folder;
       Program program(launch({}, "echo up; sleep 1000"), {{"TMPDIR", folder.path()}});
@@ -392,7 +391,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE("under nohup a run goes on when its terminal has gone") {
+  TEST_CASE("launch: a run under nohup survives its terminal") {
     auto arguments = launch({}, "trap 'exit 0' USR1; echo up; while :; do sleep 0.05; done");
     arguments.insert(arguments.begin(), "nohup");
     Program program(arguments);
@@ -403,7 +402,8 @@ TEST_SUITE("launch") {
     CHECK_FALSE(contains(program.output(), "SIGHUP"));
   }
 
-  TEST_CASE("a low limit of open files does not limit the number of workers, and they keep it") {
+  TEST_CASE(
+      "launch: a low limit of open files applies to workers and does not limit their number") {
     auto arguments = launch({"--nproc_per_node=60"}, "ulimit -Sn");
     arguments.insert(arguments.begin(), {"/bin/sh", "-c", "ulimit -Sn 64; exec \"$@\"", "sh"});
     const auto result = run_program(arguments);
@@ -411,7 +411,7 @@ TEST_SUITE("launch") {
     CHECK(count(result.output, "]:64\n") == 60);
   }
 
-  TEST_CASE("a worker that announces its failure and then hangs is killed, also if it is alone") {
+  TEST_CASE("launch: a worker that hangs after it announced its failure is killed") {
     const TemporaryFolder folder;
     const auto result =
         run_program({in_bin("ddprun"), "--shutdown_timeout=0.2", "--no_python",

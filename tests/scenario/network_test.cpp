@@ -126,7 +126,7 @@ std::string cut_line(const Nodes& nodes) {
 }  // namespace
 
 TEST_SUITE("network") {
-  TEST_CASE("a node that is cut off stops its workers before others take over, and comes back") {
+  TEST_CASE("network: a node that is cut off stops its workers in time and rejoins") {
     Nodes nodes(2);
     if (!is_permitted(nodes)) return;
     REQUIRE(nodes.are_together({1, 2}));
@@ -145,7 +145,7 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2});
   }
 
-  TEST_CASE("a node that can speak but hears nothing is as good as cut off") {
+  TEST_CASE("network: a node that can only send is treated as cut off") {
     Nodes nodes(2);
     if (!is_permitted(nodes)) return;
     REQUIRE(nodes.are_together({1, 2}));
@@ -166,7 +166,7 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2});
   }
 
-  TEST_CASE("the host goes on alone while it is cut off from all others, who come back to it") {
+  TEST_CASE("network: a host cut off from all nodes continues alone and they rejoin") {
     Nodes nodes(3);
     if (!is_permitted(nodes)) return;
     REQUIRE(nodes.are_together({1, 2, 3}));
@@ -184,7 +184,7 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("of two nodes that cannot reach each other one waits while the others do the work") {
+  TEST_CASE("network: one of two nodes that cannot connect waits while the others train") {
     Nodes nodes(3, {.nnodes = "2:3", .lease = "30", .are_2_and_3_cut = true});
     if (!is_permitted(nodes)) return;
     REQUIRE(nodes.are_together({1, 2}));
@@ -195,7 +195,7 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("a failure at a cut costs no restart, and the next round has nodes that can meet") {
+  TEST_CASE("network: a failure at a cut costs no restart and the next round avoids the cut") {
     Nodes nodes(3, {.nnodes = "2:3", .lease = "30"});
     if (!is_permitted(nodes)) return;
     REQUIRE(nodes.are_together({1, 2, 3}));
@@ -211,7 +211,7 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("a run that needs two nodes which cannot reach each other begins when they can") {
+  TEST_CASE("network: a run that needs both nodes of a cut begins once they connect") {
     Nodes nodes(3, {.nnodes = "3", .lease = "30", .are_2_and_3_cut = true});
     if (!is_permitted(nodes)) return;
     for (const int node : {1, 2, 3}) {
@@ -223,7 +223,7 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("a run that needs two nodes which cannot reach each other names both at its end") {
+  TEST_CASE("network: a run that needs both nodes of a cut names them at its end") {
     Nodes nodes(3, {.nnodes = "3", .lease = "30", .are_2_and_3_cut = true, .join_timeout = "20"});
     if (!is_permitted(nodes)) return;
     for (const int node : {1, 2, 3}) {
@@ -237,7 +237,7 @@ TEST_SUITE("network") {
     }
   }
 
-  TEST_CASE("in an open run, the store serves the machines of its nodes and no others") {
+  TEST_CASE("network: the store of an open run serves only machines of its nodes") {
     Network network(3);
     if (!network.is_there()) return skip("network namespaces are not permitted here");
     const TemporaryFolder folder;
@@ -277,7 +277,7 @@ TEST_SUITE("network") {
     CHECK(other->wait() == 0);
   }
 
-  TEST_CASE("the others go on when a machine vanishes with all that runs on it") {
+  TEST_CASE("network: a machine that disappears does not stop the other nodes") {
     Nodes nodes(3);
     if (!is_permitted(nodes)) return;
     REQUIRE(nodes.are_together({1, 2, 3}));

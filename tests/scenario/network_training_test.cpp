@@ -146,7 +146,7 @@ void train(const std::vector<Stretch>& stretches, const TemporaryFolder& folder)
 }  // namespace
 
 TEST_SUITE("network training") {
-  TEST_CASE("whatever befell the nodes, the result is that of the same history without faults") {
+  TEST_CASE("network training: faults of nodes do not change the result") {
     const TemporaryFolder disturbed;
     Machines machines(disturbed);
     if (!machines.network.is_there()) {

@@ -33,7 +33,7 @@ int limit_descriptors(const Program& program, rlim_t number) {
 }  // namespace
 
 TEST_SUITE("node faults") {
-  TEST_CASE("wall clocks an hour apart, or jumping, change nothing") {
+  TEST_CASE("node faults: wrong or jumping wall clocks change nothing") {
     constexpr int kHour = 3600;
     // The workers outlast several leases; each says which time it is where it runs. A lease may end
     // by load alone, but if the clocks ended them no round would come to an end.
@@ -54,7 +54,7 @@ TEST_SUITE("node faults") {
     CHECK(date_in(host.output()) - date_in(behind.output()) > kHour);
   }
 
-  TEST_CASE("a host whose port is taken says who has it") {
+  TEST_CASE("node faults: a host reports the process that holds its port") {
     Cluster cluster("2", "sleep 1000", {}, "last_call_timeout=60");
     auto& first = cluster.start(2);
     REQUIRE(first.read_until_contains("hosts the rendezvous"));
@@ -67,7 +67,7 @@ TEST_SUITE("node faults") {
     CHECK(first.wait() == 128 + SIGTERM);
   }
 
-  TEST_CASE("a node that lacks descriptors to reach the coordinator tries on until it has them") {
+  TEST_CASE("node faults: a node without free descriptors retries its connection") {
     const TemporaryFolder folder;
     const FreePort port;
     const std::string name = "--rdzv_endpoint=localhost:" + port.text();
@@ -92,7 +92,7 @@ TEST_SUITE("node faults") {
     CHECK(other.wait() == 0);
   }
 
-  TEST_CASE("a node whose preflight finds something does not join, and the others do without it") {
+  TEST_CASE("node faults: a node with a failed preflight does not join and the others continue") {
     const OtherPreflight bad("printf 'device GPU 7\\nproblem it forgets\\nend\\n' > $1\n");
     Cluster cluster("1:2", "echo \"rank $RANK of $WORLD_SIZE.\"", {"--preflight"},
                     "last_call_timeout=0.2");

@@ -49,8 +49,7 @@ struct Pair {
 }  // namespace
 
 TEST_SUITE("nodes") {
-  TEST_CASE(
-      "workers of several nodes know their places, also if the nodes have different numbers") {
+  TEST_CASE("nodes: workers know their ranks also with different numbers per node") {
     Cluster cluster("2",
                     "echo \"$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
                     "$GROUP_RANK/$GROUP_WORLD_SIZE $ROLE_RANK/$ROLE_WORLD_SIZE "
@@ -69,7 +68,7 @@ TEST_SUITE("nodes") {
     CHECK(second.leaves_no_process());
   }
 
-  TEST_CASE("node_rank orders the nodes against their names, and static needs no more") {
+  TEST_CASE("nodes: node_rank overrides the order of names and is sufficient with static") {
     Cluster cluster("2", "echo \"rank $RANK\"");
     const std::vector<std::string> common = {"--rdzv_backend=static", "--master_addr=127.0.0.2",
                                              "--master_port=" + std::to_string(cluster.port())};
@@ -86,7 +85,7 @@ TEST_SUITE("nodes") {
     CHECK(contains(other.output(), "rank 0"));
   }
 
-  TEST_CASE("a failure on one node restarts the workers of all, once") {
+  TEST_CASE("nodes: a failure on one node restarts the workers of all nodes once") {
     Cluster cluster("2",
                     "echo \"rank $RANK, restarts $TORCHELASTIC_RESTART_COUNT.\"; "
                     "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; "
@@ -103,7 +102,7 @@ TEST_SUITE("nodes") {
     CHECK(other.leaves_no_process());
   }
 
-  TEST_CASE("all nodes end with the same report, naming rank and node of the first cause") {
+  TEST_CASE("nodes: all nodes report rank and node of the root cause") {
     Cluster cluster("2", "[ $RANK = 1 ] || sleep 1000; echo oh dear >&2; exit 3");
     auto& host = cluster.start(2);
     auto& other = cluster.start(3);
@@ -116,7 +115,7 @@ TEST_SUITE("nodes") {
     CHECK(contains(report, "| oh dear"));
   }
 
-  TEST_CASE("the root cause's exit code is that of all nodes where it is asked for") {
+  TEST_CASE("nodes: all nodes can exit with the root cause's exit code") {
     Cluster cluster("2", "[ $RANK = 1 ] && exit 7; sleep 1000", {"--exit_code=worker"});
     auto& host = cluster.start(2);
     auto& other = cluster.start(3);
@@ -124,7 +123,7 @@ TEST_SUITE("nodes") {
     CHECK(other.wait() == 7);
   }
 
-  TEST_CASE("when an agent is killed the others go on without its node, at no cost") {
+  TEST_CASE("nodes: a killed agent's node is lost and the others continue without a restart") {
     const TemporaryFolder folder;
     Cluster cluster("1:2", waiting_for(folder / "done"));
     Pair pair(cluster);
@@ -139,7 +138,7 @@ TEST_SUITE("nodes") {
     CHECK(pair.host.wait() == 0);
   }
 
-  TEST_CASE("a stopped agent loses its place, and is taken in again when it goes on") {
+  TEST_CASE("nodes: a suspended agent loses its rank and can rejoin later") {
     const TemporaryFolder folder;
     Cluster cluster("1:2", waiting_for(folder / "done"), {},
                     "last_call_timeout=0.2,lease_timeout=1");
@@ -158,7 +157,7 @@ TEST_SUITE("nodes") {
     CHECK(pair.other.wait() == 0);
   }
 
-  TEST_CASE("Ctrl-Z does not suspend a node, since the others would go on without it") {
+  TEST_CASE("nodes: Ctrl-Z does not suspend one of several nodes") {
     const TemporaryFolder folder;
     Cluster cluster("1:2", waiting_for(folder / "done"));
     Pair pair(cluster);
@@ -170,7 +169,7 @@ TEST_SUITE("nodes") {
     CHECK_FALSE(contains(pair.host.output(), "is lost"));
   }
 
-  TEST_CASE("a node whose agent is asked to stop leaves, and costs no restart") {
+  TEST_CASE("nodes: a node that is asked to stop leaves without using a restart") {
     const TemporaryFolder folder;
     Cluster cluster("1:2", waiting_for(folder / "done"));
     Pair pair(cluster);
@@ -183,7 +182,7 @@ TEST_SUITE("nodes") {
     CHECK(pair.host.wait() == 0);
   }
 
-  TEST_CASE("a newcomer is taken in while there is room, and waits as a spare otherwise") {
+  TEST_CASE("nodes: a new node joins if there is room and otherwise becomes a spare") {
     const TemporaryFolder folder;
     Cluster cluster("1:2", waiting_for(folder / "done"));
     auto& host = cluster.start(2);
@@ -200,7 +199,7 @@ TEST_SUITE("nodes") {
     CHECK(second.wait() == -SIGKILL);
   }
 
-  TEST_CASE("when the host's agent is killed the others end, saying what they have lost") {
+  TEST_CASE("nodes: a killed host ends the other nodes with the reason") {
     const TemporaryFolder folder;
     Cluster cluster("1:2", waiting_for(folder / "done"), {},
                     "last_call_timeout=0.2,lease_timeout=5,rejoin_timeout=0.5");
@@ -215,7 +214,7 @@ TEST_SUITE("nodes") {
     CHECK(pair.host.leaves_no_process());
   }
 
-  TEST_CASE("when the host's agent is started again the others come back to it") {
+  TEST_CASE("nodes: nodes rejoin a restarted host") {
     const TemporaryFolder folder;
     Cluster cluster("2", waiting_for(folder / "done"));
     Pair pair(cluster);
@@ -230,7 +229,7 @@ TEST_SUITE("nodes") {
     CHECK(pair.host.wait() == -SIGKILL);
   }
 
-  TEST_CASE("when the host's agent is asked to stop the run ends on all nodes in the same way") {
+  TEST_CASE("nodes: a host that is asked to stop ends the run on all nodes") {
     const TemporaryFolder folder;
     Cluster cluster("1:2", waiting_for(folder / "done"));
     Pair pair(cluster);
@@ -243,7 +242,7 @@ TEST_SUITE("nodes") {
     CHECK(pair.other.leaves_no_process());
   }
 
-  TEST_CASE("a run that lacks nodes ends after the join timeout and says who was there") {
+  TEST_CASE("nodes: missing nodes end the run after the join timeout with a list of nodes") {
     Cluster cluster("2", "true", {}, "join_timeout=0.5");
     auto& host = cluster.start(2);
     CHECK(host.wait() == 1);
@@ -251,7 +250,7 @@ TEST_SUITE("nodes") {
                    "only 1 of at least 2 nodes came within 0.5 s (join_timeout): 127.0.0.2"));
   }
 
-  TEST_CASE("a node that means another run is told the difference") {
+  TEST_CASE("nodes: a node of another run gets the difference") {
     Cluster cluster("2", "true");
     auto& host = cluster.start(2);
     REQUIRE(host.read_until_contains("hosts the rendezvous"));
@@ -267,7 +266,7 @@ TEST_SUITE("nodes") {
     CHECK(host.wait() == 0);
   }
 
-  TEST_CASE("nodes with the same configuration file find each other, another one is refused") {
+  TEST_CASE("nodes: only nodes with the same configuration file form a run") {
     const auto file = std::string(DDPRUN_SOURCE_DIR) + "/configs/two_nodes.json";
     const TemporaryFolder folder;
     auto text = read_file(file);
@@ -293,7 +292,7 @@ TEST_SUITE("nodes") {
     CHECK(contains(same.output(), "rank 1 of 2"));
   }
 
-  TEST_CASE("a name that is not known yet is looked up again until a signal ends that") {
+  TEST_CASE("nodes: an unknown host name is looked up again until a signal") {
     Cluster cluster("2", "true");
     auto& host = cluster.start(2, {"--rdzv_endpoint=no-such-host.invalid:29400"});
     REQUIRE(host.read_until_contains("cannot look up no-such-host.invalid"));
@@ -302,7 +301,7 @@ TEST_SUITE("nodes") {
     CHECK(contains(host.output(), "this node was asked to stop by SIGTERM"));
   }
 
-  TEST_CASE("agents may start before the host") {
+  TEST_CASE("nodes: agents can start before the host") {
     Cluster cluster("3", "true");
     auto& third = cluster.start(4);
     auto& second = cluster.start(3);

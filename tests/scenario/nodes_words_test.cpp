@@ -43,7 +43,7 @@ bool has_come_first(Program& host) {
 }  // namespace
 
 TEST_SUITE("nodes' words") {
-  TEST_CASE("a node that lacks its rank is told so, and refused if the first has its place") {
+  TEST_CASE("nodes: a missing node rank is reported and a duplicate one rejected") {
     const FreePort port;
     Program first(launch(static_node(2, port), "true"));
     REQUIRE(has_come_first(first));
@@ -63,7 +63,7 @@ TEST_SUITE("nodes' words") {
     CHECK(first.wait() == 0);
   }
 
-  TEST_CASE("a node that waits for others says so long before it gives up") {
+  TEST_CASE("nodes: a waiting node reports it long before the timeout") {
     Cluster cluster("2", "true", {}, "join_timeout=600");
     auto& host = cluster.start(2);
     REQUIRE(host.read_until_contains("1 node of at least 2 is here (127.0.0.2); waiting for "));
@@ -72,7 +72,7 @@ TEST_SUITE("nodes' words") {
     CHECK(host.wait() == 0);
   }
 
-  TEST_CASE("the third interrupt ends a host before the workers of the other nodes have ended") {
+  TEST_CASE("nodes: a third interrupt ends a host before the other nodes' workers end") {
     Cluster cluster("2", "trap '' INT TERM; echo \"up as $RANK.\"; while :; do sleep 0.02; done",
                     {"--shutdown_timeout=60"});
     auto& host = cluster.start(2);
@@ -109,7 +109,7 @@ TEST_SUITE("nodes' words") {
     first.wait();
   }
 
-  TEST_CASE("a node 0 without the address of the rendezvous is told which addresses it has") {
+  TEST_CASE("nodes: a node 0 without a rendezvous address gets a list of its addresses") {
     const FreePort port;
     Program node(
         launch({"--nnodes=2", "--node_rank=0", "--master_addr=192.0.2.1",
@@ -121,7 +121,7 @@ TEST_SUITE("nodes' words") {
                    "this machine's ("));
   }
 
-  TEST_CASE("the host says at the end which nodes were refused and why, by name") {
+  TEST_CASE("nodes: the host finally lists rejected nodes with the reasons") {
     Cluster cluster("2", "true");
     auto& host = cluster.start(2);
     REQUIRE(host.read_until_contains("this node hosts the rendezvous"));
@@ -140,7 +140,7 @@ TEST_SUITE("nodes' words") {
     CHECK(said.find("the rendezvous " + text) < end);
   }
 
-  TEST_CASE("both sides are told of nodes that run different things, and the run goes on") {
+  TEST_CASE("nodes: a different command is reported on both nodes and the run continues") {
     const FreePort port;
     const auto start = [&](int number, const std::string& script) {
       auto options = static_node(number, port);
@@ -160,7 +160,7 @@ TEST_SUITE("nodes' words") {
     }
   }
 
-  TEST_CASE("nodes that a configuration file names and that do not come are named") {
+  TEST_CASE("nodes: missing nodes of a configuration file are named") {
     const TemporaryFolder folder;
     const FreePort port;
     write_file(folder / "three.json",
@@ -175,7 +175,7 @@ TEST_SUITE("nodes' words") {
                    "node2, node3"));
   }
 
-  TEST_CASE("a node says that it meets others, then where it is, then how the run ended") {
+  TEST_CASE("nodes: a node reports the wait and the rendezvous and the outcome") {
     Cluster cluster("2", "true");
     auto& host = cluster.start(2);
     REQUIRE(host.read_until_contains("meeting the other nodes of run cluster at 127.0.0.2:"));
@@ -190,7 +190,7 @@ TEST_SUITE("nodes' words") {
     }
   }
 
-  TEST_CASE("a node that is asked to leave has left, and the run goes on without it") {
+  TEST_CASE("nodes: a node that is asked to leave does so and the run continues") {
     const TemporaryFolder folder;
     Cluster cluster("1:2",
                     "echo at work; while [ ! -e " + folder / "done" + " ]; do sleep 0.02; done");
@@ -207,7 +207,7 @@ TEST_SUITE("nodes' words") {
     CHECK(host.wait() == 0);
   }
 
-  TEST_CASE("the loss of a node, and of the rendezvous, is told even to who wants warnings only") {
+  TEST_CASE("nodes: losses are logged even at level warning") {
     const TemporaryFolder folder;
     const auto wait = "echo at work; while [ ! -e " + folder / "done" + " ]; do sleep 0.02; done";
     const std::map<std::string, std::string> quiet = {{"LOGLEVEL", "WARNING"}};
@@ -227,7 +227,7 @@ TEST_SUITE("nodes' words") {
     host.wait();
   }
 
-  TEST_CASE("a spare says how the run ended that did not need it") {
+  TEST_CASE("nodes: an unused spare reports the outcome") {
     const TemporaryFolder folder;
     const auto wait = "while [ ! -e " + folder / "done" + " ]; do sleep 0.02; done";
     Cluster with_spare("2", wait);
@@ -243,7 +243,7 @@ TEST_SUITE("nodes' words") {
     CHECK(contains(spare.output(), "the run has ended after 1 attempt: all workers succeeded\n"));
   }
 
-  TEST_CASE("what answers in place of a rendezvous is called by its name") {
+  TEST_CASE("nodes: a foreign server at the rendezvous is named") {
     const std::pair<const char*, const char*> rows[] = {
         {"HTTP/1.0 400 Bad Request\r\n\r\n", "it is an HTTP server, no rendezvous of ddprun"},
         {"SSH-2.0-OpenSSH\r\n", "it is an ssh server, no rendezvous of ddprun"},
@@ -264,7 +264,7 @@ TEST_SUITE("nodes' words") {
     }
   }
 
-  TEST_CASE("a rendezvous that nobody knows is an end like others") {
+  TEST_CASE("nodes: an unknown rendezvous host ends the run with a report") {
     const TemporaryFolder folder;
     Cluster cluster("2", "true", {"--events=" + (folder / "events")});
     auto& node = cluster.start(2, {"--rdzv_endpoint=no-such-host.invalid:29400",
@@ -282,7 +282,7 @@ TEST_SUITE("nodes' words") {
     CHECK(events.back().at("exit_code") == 1);
   }
 
-  TEST_CASE("a rendezvous whose port is taken is an end like others") {
+  TEST_CASE("nodes: a rendezvous port in use ends the run with a report") {
     auto taken = answering("");
     REQUIRE(taken.read_until_contains("\n"));
     const TemporaryFolder folder;
@@ -298,7 +298,7 @@ TEST_SUITE("nodes' words") {
     CHECK(events.back().at("result") == "agent_failed");
   }
 
-  TEST_CASE("of a host that hangs it is said where it is and how long it has not answered") {
+  TEST_CASE("nodes: a host that hangs is reported with its address and the time") {
     Cluster cluster("3", "true", {}, "join_timeout=1");
     auto& host = cluster.start(2, {"--rdzv_conf=join_timeout=60,is_host=1"});
     REQUIRE(host.read_until_contains("this node hosts the rendezvous"));

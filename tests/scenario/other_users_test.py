@@ -1,4 +1,4 @@
-"""Another user of a node, beside a run of root's.
+"""Access by another user of a node to a run of root.
 
 Usage: other_users_test.py DDPRUN
 """
@@ -72,18 +72,18 @@ class OtherUsersTest(unittest.TestCase):
         self.assertIn(f"refused a connection of user {OTHER_USER}, which runs no worker",
                       self.finish(process))
 
-    def test_all_users_are_served_where_they_are_not_checked(self):
+    def test_all_users_are_served_if_the_check_is_disabled(self):
         process, port = self.start("--rdzv_conf=check_users=0")
         self.assertEqual(len(answer(port, OTHER_USER)), 8)
         self.assertNotIn("refused", self.finish(process))
 
-    def test_a_worker_that_has_become_another_user_uses_the_store(self):
+    def test_worker_that_changed_its_user_can_use_the_store(self):
         done = subprocess.run([DDPRUN, "--nproc_per_node=2", "--no_python", sys.executable, "-c",
                                DROPPING], capture_output=True, text=True, timeout=TIME_LIMIT)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.count("keys 0"), 2, done.stdout + done.stderr)
 
-    def test_a_user_who_may_not_read_the_secret_is_told_to_take_a_copy(self):
+    def test_unreadable_secret_is_reported_with_the_remedy(self):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         folder.chmod(0o711)
         program = shutil.copy2(DDPRUN, folder)

@@ -1,4 +1,4 @@
-"""The workers' output as people see it: progress bars on a terminal, in a pipe and in files;
+"""Output of workers: progress bars on a terminal, in a pipe and in files;
 prefixes and filters.
 
 Usage: output_test.py DDPRUN
@@ -78,7 +78,7 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stdout)
         return run.stdout
 
-    def test_bars_of_two_workers_change_in_rows_of_their_own_below_all_lines(self):
+    def test_bars_of_two_workers_have_rows_below_all_lines(self):
         terminal = self.start_on_terminal(BAR)
         rows = terminal.screen.text
 
@@ -98,7 +98,7 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(len(bars), 4)
 
     @unittest.skipUnless(has_tqdm(), "there is no tqdm")
-    def test_tqdm_leaves_one_line_for_each_worker_on_a_terminal(self):
+    def test_tqdm_leaves_one_line_per_worker_on_a_terminal(self):
         terminal = self.start_on_terminal(TQDM, columns=100)
         self.assertEqual(terminal.read_to_end(), 0)
         rows = [row for row in terminal.screen.text() if row]
@@ -109,7 +109,7 @@ class OutputTest(unittest.TestCase):
         self.assertLess(len(terminal.bytes), 20000)
 
     @unittest.skipUnless(has_tqdm(), "there is no tqdm")
-    def test_tqdm_leaves_one_line_for_each_worker_in_a_pipe_and_all_in_the_file(self):
+    def test_tqdm_leaves_one_line_per_worker_in_a_pipe_and_all_in_the_file(self):
         output = self.run_in_pipe(TQDM, "--tee=3", "--log_dir=logs")
         self.assertNotIn(b"\r", output)
         lines = output.decode().splitlines()
@@ -118,14 +118,14 @@ class OutputTest(unittest.TestCase):
         for log in self.folder.glob("logs/*/attempt_0/*/stderr.log"):
             self.assertGreater(log.read_bytes().count(b"\r"), 150)
 
-    def test_a_terminal_that_cannot_move_the_cursor_gets_plain_lines(self):
+    def test_terminal_without_cursor_movement_gets_plain_lines(self):
         script = "import sys; sys.stderr.write('\\r 10%\\r100%\\n')"
         terminal = self.start_on_terminal(script, environment={"TERM": "dumb"})
         self.assertEqual(terminal.read_to_end(), 0)
         self.assertEqual(sorted(terminal.bytes.decode().split()),
                          ["[default0]:100%", "[default1]:100%"])
 
-    def test_a_prompt_appears_on_a_terminal_and_its_line_is_complete_in_the_end(self):
+    def test_prompt_appears_on_a_terminal_and_its_line_is_completed(self):
         prompt = BAR.replace("\\r{step:3d}%|", "{step:3d}").replace('"#" * step', '""')
         terminal = self.start_on_terminal(prompt, "--nproc_per_node=1")
         terminal.read_until(lambda: terminal.screen.text()[-1] == "[default0]: 10", "a prompt")
@@ -151,7 +151,7 @@ class OutputTest(unittest.TestCase):
         own_lines = [line for line in report[begin:] if not line.lstrip().startswith("|")]
         self.assertEqual([line for line in own_lines if len(line) > 60], [])
 
-    def test_prefixes_are_made_from_the_template_of_the_option_or_of_torchruns_variable(self):
+    def test_prefix_template_comes_from_the_option_or_torchruns_variable(self):
         script = "import sys; print('out', flush=True); print('err', file=sys.stderr)"
         template = "${role_name} ${rank}/${node_rank}/${attempt} ${stream}|"
         output = self.run_in_pipe(script, "--prefix=" + template)
@@ -168,13 +168,13 @@ class OutputTest(unittest.TestCase):
         for line in stamped:
             self.assertRegex(line, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (out|err)$")
 
-    def test_a_wrong_field_of_a_prefix_is_a_usage_error_with_the_nearest_one(self):
+    def test_invalid_prefix_field_is_a_usage_error_with_a_suggestion(self):
         command = [DDPRUN, "--prefix=${rnak}", "true"]
         run = subprocess.run(command, stderr=subprocess.PIPE, check=False)
         self.assertEqual(run.returncode, 2)
         self.assertIn(b"--prefix=${rnak}: has no field 'rnak'; did you mean ${rank}?", run.stderr)
 
-    def test_a_filter_by_rank_hides_the_others_on_the_console_and_not_in_the_files(self):
+    def test_rank_filter_applies_to_the_console_and_not_to_files(self):
         script = "import os; print('rank', os.environ['RANK'])"
         output = self.run_in_pipe(script, "--ranks_filter=1", "--tee=1", "--log_dir=logs")
         self.assertEqual(output, b"[default1]:rank 1\n")
@@ -199,7 +199,7 @@ class OutputTest(unittest.TestCase):
             self.assertFalse((folder / "filtered_stderr.log").exists())
         self.assertEqual(len(lines), 4)
 
-    def test_one_worker_reads_the_terminal_and_the_others_an_empty_input(self):
+    def test_one_worker_reads_the_terminal_and_the_others_have_empty_input(self):
         script = "import os; print(os.environ['RANK'], repr(open(0).readline()))"
         terminal = self.start_on_terminal(script, "--stdin=1")
         terminal.send("hello\n")
@@ -215,14 +215,14 @@ class OutputTest(unittest.TestCase):
         rows = [row for row in terminal.screen.text() if row.startswith("[")]
         self.assertEqual(sorted(rows), ["[default0]:0 'hello\\n'", "[default1]:1 ''"])
 
-    def test_no_worker_reads_the_terminal_if_none_shall(self):
+    def test_no_worker_reads_the_terminal_with_stdin_none(self):
         script = "import os; print(os.environ['RANK'], repr(open(0).readline()))"
         terminal = self.start_on_terminal(script, "--stdin=none")
         self.assertEqual(terminal.read_to_end(), 0)
         rows = [row for row in terminal.screen.text() if row.startswith("[")]
         self.assertEqual(sorted(rows), ["[default0]:0 ''", "[default1]:1 ''"])
 
-    def test_the_only_worker_reads_a_pipe_also_after_a_restart(self):
+    def test_single_worker_reads_a_pipe_also_after_a_restart(self):
         script = """
             import os, sys
             print(os.read(0, 2))
@@ -234,21 +234,21 @@ class OutputTest(unittest.TestCase):
         self.assertIn(b"[default0]:b'a\\n'\n", run.stdout)
         self.assertIn(b"[default0]:b'b\\n'\n", run.stdout)
 
-    def test_pdb_of_the_only_worker_takes_commands_from_a_pipe(self):
+    def test_pdb_of_a_single_worker_reads_commands_from_a_pipe(self):
         run = self.run_with_input(b"p 40 + 2\nc\n", "breakpoint()\nprint('went on')\n",
                                   "--nproc_per_node=1")
         self.assertEqual(run.returncode, 0, run.stdout)
         self.assertIn(b"42", run.stdout)
         self.assertIn(b"went on", run.stdout)
 
-    def test_a_descriptor_that_cannot_be_read_is_an_empty_input(self):
+    def test_unreadable_descriptor_is_empty_input(self):
         with open("/dev/null", "wb") as unreadable:
             command = self.command("print(repr(open(0).read()))", "--nproc_per_node=1")
             run = subprocess.run(command, stdin=unreadable, stdout=subprocess.PIPE, timeout=60,
                                  check=True, env={**os.environ, "PYTHON_EXEC": PYTHON})
         self.assertEqual(run.stdout, b"[default0]:''\n")
 
-    def test_the_report_names_the_option_if_a_worker_has_missed_its_input(self):
+    def test_report_names_the_option_for_missing_input(self):
         for script in ("breakpoint()\nprint()\n", "input()\n"):
             run = self.run_with_input(b"c\n", script)
             self.assertEqual(run.returncode, 1)
@@ -258,7 +258,7 @@ class OutputTest(unittest.TestCase):
             self.assertEqual(run.returncode, 1)
             self.assertNotIn(b"--stdin", run.stdout)
 
-    def test_the_report_tells_which_interpreter_lacks_a_module(self):
+    def test_report_names_the_interpreter_that_lacks_a_module(self):
         run = self.run_with_input(b"", "import no_such_module")
         self.assertEqual(run.returncode, 1)
         self.assertIn(f"the interpreter was {PYTHON}, named by PYTHON_EXEC;",
@@ -282,7 +282,7 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(rows[-4:], ["[default0]:(Pdb) answer + 1", "42",
                                      "[default0]:(Pdb) continue", "went on"])
 
-    def test_workers_on_a_terminal_know_what_the_prefix_leaves_of_its_width(self):
+    def test_workers_on_a_terminal_get_the_width_without_the_prefix(self):
         script = "import os; print(*map(os.environ.get, ('COLUMNS', 'LINES', 'TQDM_NCOLS')))"
         unset = {"COLUMNS": None, "LINES": None, "TQDM_NCOLS": None}
         for set_by_user, seen in ((unset, "59 30 58"), ({**unset, "COLUMNS": "7"}, "7 30 58")):
@@ -300,7 +300,7 @@ class OutputTest(unittest.TestCase):
         terminal.send("\x03")
         terminal.read_to_end()
 
-    def test_nested_bars_of_one_worker_without_prefix_stand_in_their_rows(self):
+    def test_nested_bars_without_prefix_keep_their_rows(self):
         script = r"""
             import os, time
             for step in range(3):
@@ -313,7 +313,7 @@ class OutputTest(unittest.TestCase):
         terminal.send("\x03")
         terminal.read_to_end()
 
-    def test_nested_bars_with_a_prefix_disturb_no_other_row(self):
+    def test_nested_bars_with_a_prefix_change_no_other_row(self):
         script = r"""
             import os
             for step in range(3):
@@ -325,13 +325,13 @@ class OutputTest(unittest.TestCase):
         for row in filter(None, terminal.screen.text()):
             self.assertRegex(row, r"^\[default0\]: (outer \ds\]|in \d)$")
 
-    def test_nothing_is_added_to_verbatim_output_but_the_rows_of_ddprun_itself(self):
+    def test_verbatim_output_is_unchanged_except_for_ddpruns_own_rows(self):
         script = "import os; os.write(1, b'a\\r\\nb\\r1%\\r2%'); os.kill(os.getpid(), 9)"
         run = self.run_with_input(b"", script, "--nproc_per_node=1", "--prefix=none")
         self.assertEqual(run.returncode, 1)
         self.assertTrue(run.stdout.startswith(b"a\r\nb\r1%\r2%\n"), run.stdout)
 
-    def test_a_limit_of_the_files_size_stops_neither_agent_nor_console(self):
+    def test_file_size_limit_stops_neither_agent_nor_console(self):
         script = "for i in range(3000): print(f'line {i:04d}' + 500 * '.')"
         run = self.run_with_file_limit(1024, script, "--tee=1", "--log_dir=logs")
         self.assertEqual(run.returncode, 0, run.stdout)
@@ -340,7 +340,7 @@ class OutputTest(unittest.TestCase):
         warnings = [line for line in lines if "File too large" in line]
         self.assertEqual(len(warnings), 4, warnings)  # at the first loss, and at the end
 
-    def test_a_limit_of_the_files_size_that_nothing_can_run_under_is_told_of(self):
+    def test_too_small_file_size_limit_is_reported(self):
         run = self.run_with_file_limit(8, "print('never')")
         self.assertEqual(run.returncode, 1, run.stdout)
         self.assertRegex(run.stdout,
@@ -352,14 +352,14 @@ class OutputTest(unittest.TestCase):
         return subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, timeout=60,
                               stderr=subprocess.STDOUT, check=False)
 
-    def test_bytes_that_are_no_text_pass_unchanged_to_console_and_files(self):
+    def test_binary_output_is_unchanged_on_console_and_in_files(self):
         script = "import sys; sys.stdout.buffer.write(b'\\xff\\xfe\\x00\\x80 \\xc3\\n')"
         output = self.run_in_pipe(script, "--nproc_per_node=1", "--tee=1", "--log_dir=logs")
         self.assertEqual(output, b"[default0]:\xff\xfe\x00\x80 \xc3\n")
         log = next(self.folder.glob("logs/*/attempt_0/0/stdout.log"))
         self.assertEqual(log.read_bytes(), b"\xff\xfe\x00\x80 \xc3\n")
 
-    def test_a_failing_worker_whose_last_words_are_no_text_leaves_events_that_are_valid_json(self):
+    def test_events_are_valid_json_if_the_last_output_is_binary(self):
         script = "import sys; sys.stderr.buffer.write(b'\\xff\\x00 \\xc3\\n'); sys.exit(3)"
         command = self.command(script, "--nproc_per_node=1", "--events=events")
         run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)

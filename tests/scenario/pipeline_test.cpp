@@ -59,7 +59,7 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("pipeline") {
-  TEST_CASE("a model in two stages learns as it does in one piece, to the last bit") {
+  TEST_CASE("resnet50_pipeline: two stages train bit for bit like one") {
     const auto whole = losses_of(1, {kSplit, "--stages=1"});
     REQUIRE(whole.size() == 2);
     CHECK(whole[0] != whole[1]);
@@ -67,11 +67,11 @@ TEST_SUITE("pipeline") {
     CHECK(losses_of(2, {kSplit, "--schedule=fill_drain"}) == whole);
   }
 
-  TEST_CASE("two replicas of two stages learn as two whole models do") {
+  TEST_CASE("resnet50_pipeline: two replicas of two stages train like two whole models") {
     CHECK(losses_of(4, {kSplit}) == losses_of(2, {kSplit, "--stages=1"}));
   }
 
-  TEST_CASE("workers that make no whole pipelines are told so") {
+  TEST_CASE("resnet50_pipeline: a number of workers without whole pipelines is rejected") {
     CHECK(contains(
         words_of(3, {kSplit}),
         "error: --stages 2 needs a multiple of 2 workers and there are 3: start as many by "
@@ -87,7 +87,7 @@ TEST_SUITE("pipeline") {
                    "error: --image_size 32 leaves one value of a channel to the batch norms"));
   }
 
-  TEST_CASE("what a run is about is said in its first line") {
+  TEST_CASE("resnet50_pipeline: the first line describes the run") {
     Program run(training(2, {}));
     CHECK(run.wait() == 0);
     CHECK_MESSAGE(contains(run.output(),
@@ -96,7 +96,7 @@ TEST_SUITE("pipeline") {
                   run.output());
   }
 
-  TEST_CASE("the help fits the terminal, and what COLUMNS says where there is none") {
+  TEST_CASE("resnet50_pipeline: help fits the terminal or COLUMNS") {
     for (const auto& [columns, most] : std::vector<std::pair<std::string, std::size_t>>{
              {"", 80}, {"60", 60}, {"200", 80}, {"7", 50}, {"-4", 80}, {"wide", 80}}) {
       CAPTURE(columns);

@@ -32,7 +32,7 @@ constexpr const char* kSound = "printf 'device CPU\\nmemory 2e9\\nend\\n' > $1\n
 }  // namespace
 
 TEST_SUITE("preflight") {
-  TEST_CASE("a machine in order is looked at, and then its workers start") {
+  TEST_CASE("preflight: workers start after a successful check") {
     const TemporaryFolder folder;
     const auto events = folder / "events.jsonl";
     const auto result = run_program(
@@ -57,7 +57,7 @@ TEST_SUITE("preflight") {
                                             "run_started"});
   }
 
-  TEST_CASE("a device that is amiss is named, and no worker is started") {
+  TEST_CASE("preflight: a bad device is named and no worker starts") {
     const OtherPreflight other(
         std::string("[ $RANK = 1 ] || { ") + kSound + "exit; }\n" +
         "printf 'device CUDA device 1 (no. 7)\\nproblem it forgets\\nend\\n' "
@@ -73,7 +73,7 @@ TEST_SUITE("preflight") {
                    "(no. 7): it forgets\n"));
   }
 
-  TEST_CASE("a look that crashes is an end like any other that it finds") {
+  TEST_CASE("preflight: a crash of the check is a failed check") {
     const OtherPreflight other(std::string("[ $RANK = 0 ] && exec sleep 60\n") +
                                "echo the driver is of another version >&2; exit 9\n");
     const auto result =
@@ -84,7 +84,7 @@ TEST_SUITE("preflight") {
     CHECK_FALSE(contains(result.output, "works"));
   }
 
-  TEST_CASE("what somebody should look at is a warning, and the run goes on") {
+  TEST_CASE("preflight: a suspicious result is a warning and the run continues") {
     const OtherPreflight other("printf 'device CPU\\nremark it is slow\\nend\\n' > $1\n");
     const auto result = run_program(launch({"--preflight"}, "echo works", other.ddprun()));
     CHECK(result.exit_code == 0);
@@ -92,7 +92,7 @@ TEST_SUITE("preflight") {
     CHECK(contains(result.output, "works\n"));
   }
 
-  TEST_CASE("a look can be interrupted, and leaves nothing") {
+  TEST_CASE("preflight: the check can be interrupted and leaves nothing") {
     const OtherPreflight other("echo looks >&2; echo looks > $1; exec sleep 60\n");
     const TemporaryFolder logs;
     Program program(
@@ -105,7 +105,7 @@ TEST_SUITE("preflight") {
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("an installation that lacks the program is told of before anything starts") {
+  TEST_CASE("preflight: a missing check program is reported before any start") {
     const TemporaryFolder folder;
     std::filesystem::copy_file(in_bin("ddprun"), folder / "ddprun");
     const auto result = run_program(launch({"--preflight"}, "echo works", folder / "ddprun"));

@@ -1,4 +1,4 @@
-"""What a worker can read of the processes that hold the secret of its run, as one user.
+"""Access of a worker to the memory of processes that hold the secret of its run, as one user.
 
 Usage: private_memory_test.py DDPRUN. Started by root, all is done as a user without an account.
 """
@@ -172,7 +172,7 @@ class PrivateMemoryTest(unittest.TestCase):
         self.assertEqual((agent, starter), (self.REFUSED, self.REFUSED), output)
 
     @unittest.skipUnless(MAY_TRACE, "the kernel lets nobody read a parent's memory")
-    def test_a_worker_that_was_started_over_ssh_without_a_secret_can_read_all(self):
+    def test_worker_started_over_ssh_without_a_secret_can_read_all(self):
         self.assert_looks(self.run_over_ssh({"security": {"mode": "open"}}), 3, *self.DONE)
 
     def test_the_kernel_kills_workers_before_an_agent_with_a_secret(self):

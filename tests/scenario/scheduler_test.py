@@ -1,4 +1,4 @@
-"""The examples for Slurm and Kubernetes, with the variables and names that those give.
+"""The examples for Slurm and Kubernetes, with the variables and host names that these provide.
 
 Usage: scheduler_test.py DDPRUN SOURCE_FOLDER
 """
@@ -92,7 +92,7 @@ class Slurm(unittest.TestCase):
         self.assertEqual(code, 2, output)
         self.assertIn("SLURM_STEP_TASKS_PER_NODE=2(x2): several ddprun are started", output)
 
-    def test_the_script_is_free_of_errors_of_syntax(self):
+    def test_script_has_no_syntax_errors(self):
         script = str(CONFIGS / "slurm.sbatch")
         self.assertEqual(run(["/bin/bash", "-n", script], {}, "/"), (0, ""))
 
@@ -122,7 +122,7 @@ class Kubernetes(unittest.TestCase):
         mounts = self.pod["containers"][0]["volumeMounts"]
         return next(m["mountPath"] for m in mounts if m["name"] == secret["name"])
 
-    def test_its_command_trains_in_all_pods(self):
+    def test_command_of_the_job_trains_in_all_pods(self):
         """Each pod with a host name and /etc/hosts of its own, as the kubelet makes them."""
         if run(["unshare", "-um", "true"], {}, "/")[0] != 0:
             self.skipTest("no namespaces can be made here")

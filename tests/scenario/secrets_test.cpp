@@ -71,7 +71,7 @@ Reception call_store(const std::string& from, int port) {
 }  // namespace
 
 TEST_SUITE("secrets") {
-  TEST_CASE("two nodes with two secrets: each side says that the other does not know its own") {
+  TEST_CASE("secrets: both nodes report that their secrets differ") {
     const TemporaryFolder folder;
     const FreePort port;
     auto host = start_node(2, port, {"--secret_file=" + make_secret(folder / "one", '1')});
@@ -96,8 +96,7 @@ TEST_SUITE("secrets") {
     }
   }
 
-  TEST_CASE(
-      "a node without a secret is told of the run's, and one with a secret that it has none") {
+  TEST_CASE("secrets: a secret on one side only is reported on both") {
     const TemporaryFolder folder;
     const auto secret = "--secret_file=" + make_secret(folder / "secret");
     const std::string open = "--security=open";
@@ -122,7 +121,7 @@ TEST_SUITE("secrets") {
     }
   }
 
-  TEST_CASE("several nodes without a word about a secret are refused, with both ways out") {
+  TEST_CASE("secrets: several nodes without a choice of security are rejected with both remedies") {
     const auto run = run_program(
         {in_bin("ddprun"), "--nnodes=2", "--master_addr=127.0.0.2", "--no_python", "/bin/true"});
     CHECK(run.exit_code == 2);
@@ -131,7 +130,7 @@ TEST_SUITE("secrets") {
     CHECK(contains(run.output, "--security=open"));
   }
 
-  TEST_CASE("under the name torchrun several nodes are open, with one warning") {
+  TEST_CASE("secrets: torchrun with several nodes is an open run with one warning") {
     const TemporaryFolder folder;
     const auto torchrun = folder / "torchrun";
     std::filesystem::create_symlink(in_bin("ddprun"), torchrun);
@@ -152,7 +151,7 @@ TEST_SUITE("secrets") {
     CHECK_FALSE(contains(kept.output(), "any machine that"));
   }
 
-  TEST_CASE("a secret that others could read is refused before anything is started") {
+  TEST_CASE("secrets: a secret readable by others is rejected before any start") {
     const TemporaryFolder folder;
     const auto secret = make_secret(folder / "secret");
     std::filesystem::permissions(secret, std::filesystem::perms::others_read,
@@ -164,7 +163,7 @@ TEST_SUITE("secrets") {
     CHECK_FALSE(std::filesystem::exists(folder / "ran"));
   }
 
-  TEST_CASE("a secret that can be guessed is warned of by a run, a dry run and a check") {
+  TEST_CASE("secrets: a weak secret is warned of by a run and a dry run and a check") {
     const TemporaryFolder folder;
     const auto secret = "--secret_file=" + folder / "weak";
     write_file(folder / "weak", std::string(32, 'a'));
@@ -185,7 +184,7 @@ TEST_SUITE("secrets") {
     }
   }
 
-  TEST_CASE("keygen writes a secret that a run can be made with, and never over a file") {
+  TEST_CASE("secrets: keygen writes a usable secret and never overwrites a file") {
     const TemporaryFolder folder;
     const auto file = folder / "run.key";
     const auto made = run_program({in_bin("ddprun"), "keygen", file});
@@ -219,7 +218,7 @@ TEST_SUITE("secrets") {
     CHECK(other.wait() == 0);
   }
 
-  TEST_CASE("a file of options names the secret, and the command line beats it") {
+  TEST_CASE("secrets: the command line overrides the secret of a configuration file") {
     const TemporaryFolder folder;
     const auto secret = make_secret(folder / "secret");
     const auto check = [&](const std::string& security, std::vector<std::string> more) {
@@ -251,7 +250,7 @@ TEST_SUITE("secrets") {
     CHECK(contains(wrong.output, "security.security: unknown key"));
   }
 
-  TEST_CASE("workers get neither the secret nor its file") {
+  TEST_CASE("secrets: workers get neither the secret nor its file") {
     const TemporaryFolder folder;
     const FreePort port;
     auto node = start_node(2, port,
@@ -268,8 +267,7 @@ TEST_SUITE("secrets") {
     CHECK_FALSE(contains(read_file(folder / "agent"), ddprun::test::secret_of('7').substr(0, 20)));
   }
 
-  TEST_CASE(
-      "with a secret the workers' store has a port of its own, for the nodes' addresses alone") {
+  TEST_CASE("secrets: with a secret the store has its own port for addresses of nodes only") {
     const TemporaryFolder folder;
     const FreePort port;
     const std::string script = "echo \"store at $MASTER_ADDR:$MASTER_PORT.\"; while [ ! -e " +
@@ -299,9 +297,7 @@ TEST_SUITE("secrets") {
     CHECK(other.wait() == 0);
   }
 
-  TEST_CASE(
-      "an open run that listens on all addresses of its host warns of it, one with a secret need "
-      "not") {
+  TEST_CASE("secrets: only an open run warns if its host listens on all addresses") {
     if (run_program({"unshare", "-m", "true"}).exit_code != 0) {
       return skip("mount namespaces are not permitted here");
     }
@@ -331,7 +327,7 @@ TEST_SUITE("secrets") {
     }
   }
 
-  TEST_CASE("in an open run agents and workers share the one port that has been named") {
+  TEST_CASE("secrets: agents and workers of an open run share one port") {
     const FreePort port;
     const std::string script = "echo \"store at $MASTER_ADDR:$MASTER_PORT.\"";
     auto host = start_node(2, port, {"--security=open"}, script);
@@ -342,7 +338,7 @@ TEST_SUITE("secrets") {
     CHECK(contains(other.output(), "store at 127.0.0.2:" + port.text() + "."));
   }
 
-  TEST_CASE("a port for the workers' store that is taken is told of by whoever would host it") {
+  TEST_CASE("secrets: a store port in use is reported by each possible host") {
     const TemporaryFolder folder;
     const auto secret = "--secret_file=" + make_secret(folder / "secret");
     const FreePort taken;
@@ -359,7 +355,7 @@ TEST_SUITE("secrets") {
     other_run.wait();
   }
 
-  TEST_CASE("the port of the workers' store can be chosen") {
+  TEST_CASE("secrets: the port of the store can be configured") {
     const TemporaryFolder folder;
     const FreePort port;
     const FreePort store_port;

@@ -83,20 +83,20 @@ class SlurmTest(unittest.TestCase):
 
 
 class Steps(SlurmTest):
-    def test_srun_makes_one_run_of_two_nodes(self):
+    def test_srun_starts_one_run_of_two_nodes(self):
         step = self.srun(DDPRUN, "--security=open", *shell(PLACE))
         self.assertEqual(step.wait(), 0, step.text())
         name = re.search(r"run (slurm-\d+\.0) \(SLURM_JOB_ID, SLURM_STEP_ID\)", step.text())[1]
         for rank in range(2):
             self.assertIn(f"rank {rank} of 2, run {name}", step.text())
 
-    def test_a_step_without_a_secret_is_told_that_its_nodes_need_one(self):
+    def test_missing_secret_of_a_step_is_reported(self):
         step = self.srun(DDPRUN, *shell(PLACE))
         self.assertEqual(step.wait(), 2, step.text())
         self.assertIn("ddprun: 2 nodes (from Slurm) need a shared secret: --secret_file=FILE",
                       step.text())
 
-    def test_a_failed_step_has_one_report_that_of_its_first_node(self):
+    def test_failed_step_has_one_report_by_its_first_node(self):
         step = self.srun("--kill-on-bad-exit=1", DDPRUN, "--security=open",
                          *shell("[ $RANK = 1 ] && exit 7; sleep 1000"))
         self.assertEqual(step.wait(), 1, step.text())
@@ -107,7 +107,7 @@ class Steps(SlurmTest):
         self.assertRegex(step.text(), f"node {second}: the run ended after 1 attempt with exit "
                                       f"code 1: .*; node {first} prints the report\n")
 
-    def test_the_other_nodes_say_how_a_run_ended_whose_first_node_is_lost(self):
+    def test_other_nodes_report_the_outcome_if_the_first_is_lost(self):
         step = self.srun(DDPRUN, "--security=open", "--rdzv_conf=rejoin_timeout=2",
                          *shell("[ $RANK = 0 ] && kill -9 $PPID; sleep 1000"))
         self.assertNotEqual(step.wait(), 0, step.text())
@@ -115,7 +115,7 @@ class Steps(SlurmTest):
                                       r"the rendezvous was lost .*gave up after 2 s")
         self.assertNotIn("prints the report", step.text())
 
-    def test_steps_of_one_job_are_runs_side_by_side(self):
+    def test_steps_of_one_job_are_concurrent_runs(self):
         step = f"srun -N2 -n2 --exact {DDPRUN} --security=open ./meet.sh"
         (self.folder / "meet.sh").write_text(
             f"#!/bin/sh\n{PLACE}\ntouch here.$SLURM_STEP_ID\n"
@@ -166,7 +166,7 @@ class Batch(SlurmTest):
 
 
 class Ends(SlurmTest):
-    """Workers that take 3 s to save get through."""
+    """Workers that take 3 s to save complete."""
 
     def saver(self, *options):
         step = self.srun(*options, DDPRUN, "--security=open", "saver.py")
@@ -178,7 +178,7 @@ class Ends(SlurmTest):
         self.assertIn(words, step.text())
         self.check_saved()
 
-    def test_at_the_time_limit(self):
+    def test_workers_can_save_at_the_time_limit(self):
         step, job = self.saver()
         run(["scontrol", "update", f"JobId={job}", "EndTime=now+1"])
         code = step.wait()
@@ -186,21 +186,21 @@ class Ends(SlurmTest):
         self.assertEqual(code, TERMINATED)
         self.assertEqual(self.wait_for_end(job)["JobState"], "TIMEOUT")
 
-    def test_at_the_time_limit_of_a_batch_script(self):
+    def test_workers_can_save_at_the_time_limit_of_a_batch_script(self):
         job = self.sbatch(str(CONFIGS / "slurm.sbatch"), "saver.py")
         wait_until(lambda: self.output().count("works") == 2, self.output)
         run(["scontrol", "update", f"JobId={job}", "EndTime=now+1"])
         self.assertEqual(self.wait_for_end(job)["JobState"], "TIMEOUT")
         self.check_saved()
 
-    def test_after_scancel(self):
+    def test_workers_can_save_after_scancel(self):
         step, job = self.saver()
         run(["scancel", job])
         code = step.wait()
         self.check(step, "CANCELLED")
         self.assertEqual(code, TERMINATED)
 
-    def test_after_the_signal_that_comes_before_the_time_limit(self):
+    def test_workers_can_save_after_the_early_signal(self):
         step, job = self.saver("--time=1", "--signal=TERM@60")
         code = step.wait()
         self.check(step, "received SIGTERM")
@@ -209,7 +209,7 @@ class Ends(SlurmTest):
 
 
 class LoginNode(SlurmTest):
-    def test_ddprun_behind_salloc_is_told_that_it_uses_no_node(self):
+    def test_ddprun_in_salloc_reports_that_it_uses_no_node(self):
         for count in (1, 2):
             job = self.start("salloc", f"-N{count}", DDPRUN, *shell(PLACE))
             self.assertEqual(job.wait(), 0, job.text())
@@ -219,7 +219,7 @@ class LoginNode(SlurmTest):
                           "this run is on none of them: it was started on login without srun; "
                           "'srun --ntasks-per-node=1 ddprun ...' uses all\n", job.text())
 
-    def test_srun_behind_salloc_uses_its_nodes(self):
+    def test_srun_in_salloc_uses_its_nodes(self):
         job = self.start("salloc", "-N2", "srun", "--ntasks-per-node=1", DDPRUN, "--security=open",
                          *shell(PLACE))
         self.assertEqual(job.wait(), 0, job.text())

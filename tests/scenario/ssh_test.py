@@ -46,7 +46,7 @@ class TwoNodes(SshTest):
         expected = f"[default0]:{odd}|two words|{self.folder}|none|\n"
         self.assertEqual(sorted(run.output), [f"node1: {expected}", f"node2: {expected}"])
 
-    def test_the_exit_code_is_the_runs(self):
+    def test_exit_code_is_that_of_the_run(self):
         self.config("[ $RANK = 1 ] && exit 7; sleep 1000", restart={"exit_code": "worker"})
         run = self.start()
         self.assertEqual(run.wait(), 7, run.text())
@@ -134,7 +134,7 @@ class TwoNodes(SshTest):
         self.assertNotEqual(run.wait(), 0)
         self.assertIn("lost: the connection by ssh has ended", run.text())
 
-    def test_no_stream_holds_the_task_of_an_agent_that_has_begun(self):
+    def test_no_stream_contains_the_task_of_a_started_agent(self):
         """It has the secret of the run."""
         self.config(BUSY)
         run = self.start()

@@ -59,7 +59,7 @@ std::string all_stacks(const fs::path& folder) {
 }  // namespace
 
 TEST_SUITE("stacks of a run") {
-  TEST_CASE("workers of Python that do not stop leave their stacks in the log folder") {
+  TEST_CASE("stacks: Python workers that do not stop leave their stacks in the log folder") {
     const TemporaryFolder folder;
     write_file(folder / "hang.py", kHangingScript);
     Program program({in_bin("ddprun"), "--nproc_per_node=2", "--shutdown_timeout=0.5", "--log_dir",
@@ -85,7 +85,7 @@ TEST_SUITE("stacks of a run") {
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("a running trainer shows its functions on request and goes on to the end") {
+  TEST_CASE("stacks: a running trainer shows its functions on request and completes") {
     Program program({in_bin("ddprun"), "--nproc_per_node=2", in_bin("trainer"), "--epochs=100000",
                      "--dataset=random"});
     REQUIRE(program.read_until_contains("epoch 1/"));
@@ -104,7 +104,7 @@ TEST_SUITE("stacks of a run") {
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("Ctrl-\\ asks for stacks where it is not to end the run") {
+  TEST_CASE("stacks: Ctrl-\\ requests stacks unless it should end the run") {
     const TemporaryFolder folder;
     Program program({in_bin("ddprun"), "--signals_to_handle=SIGTERM,SIGINT", "--no_python",
                      in_bin("stuck_worker"), "runtime", folder / "ready"});
@@ -116,8 +116,7 @@ TEST_SUITE("stacks of a run") {
     CHECK(program.wait() == 128 + SIGINT);
   }
 
-  TEST_CASE(
-      "with --stacks=stop workers whose peer has failed are looked at before they are stopped") {
+  TEST_CASE("stacks: --stacks=stop captures workers before they are stopped") {
     const TemporaryFolder folder;
     const auto result =
         run_program({in_bin("ddprun"), "--nproc_per_node=2", "--stacks=stop", "--log_dir",
@@ -129,7 +128,7 @@ TEST_SUITE("stacks of a run") {
     CHECK(contains(result.output, "exit code 3"));
   }
 
-  TEST_CASE("with --stacks=never nobody looks") {
+  TEST_CASE("stacks: --stacks=never captures nothing") {
     const TemporaryFolder folder;
     Program program({in_bin("ddprun"), "--shutdown_timeout=0.2", "--stacks=never", "--no_python",
                      in_bin("stuck_worker"), "runtime", folder / "ready"});
@@ -140,7 +139,7 @@ TEST_SUITE("stacks of a run") {
     CHECK(contains(program.output(), "killed rank 0"));
   }
 
-  TEST_CASE("a Python worker that crashes says where it was") {
+  TEST_CASE("stacks: a Python worker that crashes reports its position") {
     const TemporaryFolder folder;
     write_file(folder / "crash.py",
                "import ctypes\n\ndef touch_nothing():\n    ctypes.string_at(0)\n\n"

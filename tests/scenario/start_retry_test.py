@@ -111,7 +111,7 @@ class StartRetryTest(unittest.TestCase):
         for rank in range(2):
             self.assertIn(f"life 1 of rank {rank}", run.output())
 
-    def test_program_being_written(self):
+    def test_restart_waits_for_a_program_being_written(self):
         run = self.start_two_workers(restarts=1)
         with run.program.open("a"):
             try:
@@ -123,7 +123,7 @@ class StartRetryTest(unittest.TestCase):
             run.until("worker: the file is open for writing")
         self.check_restarted_once(run)
 
-    def test_program_being_replaced(self):
+    def test_restart_waits_for_a_program_being_replaced(self):
         run = self.start_two_workers(restarts=1)
         away = run.program.rename(self.folder / "away")
         run.crash(0)
@@ -131,7 +131,7 @@ class StartRetryTest(unittest.TestCase):
         away.rename(run.program)
         self.check_restarted_once(run)
 
-    def test_pids_limit_reached(self):
+    def test_restart_waits_at_the_pids_limit(self):
         cgroup = self.make_pids_cgroup()
         # No worker fits beside ddprun and its guardian; or the workers fit, but not the thread
         # that watches them.
@@ -178,7 +178,7 @@ class StartRetryTest(unittest.TestCase):
             fillers.pop()
         return fillers
 
-    def test_full_disk_at_the_first_start(self):
+    def test_first_start_retries_on_a_full_disk(self):
         disk = self.make_disk()
         fillers = self.fill(disk)
         fillers.pop().unlink()  # for one of the new folders
@@ -199,7 +199,7 @@ class StartRetryTest(unittest.TestCase):
         run.wait()
         self.assertIn("life 0 of rank 0", run.output())
 
-    def test_log_folder_on_a_full_disk(self):
+    def test_restart_retries_on_a_full_disk_of_the_log_folder(self):
         disk = self.make_disk()
         run = self.start("--max_restarts=1", f"--log_dir={disk}")
         run.until("life 0 of rank 0")
@@ -210,7 +210,7 @@ class StartRetryTest(unittest.TestCase):
             filler.unlink()
         self.assertEqual(0, run.wait(), run.output())
 
-    def test_sigterm_during_a_pause(self):
+    def test_sigterm_ends_a_pause(self):
         run = self.start_two_workers(restarts=1)
         run.program.unlink()
         run.crash(0)
@@ -237,7 +237,7 @@ class StartRetryTest(unittest.TestCase):
         report = last.output().partition("Root cause")[2]
         self.assertRegex(report, "message +: cannot start .*worker: there is no such file")
 
-    def test_a_file_that_is_no_program_at_the_first_start(self):
+    def test_invalid_program_at_the_first_start_ends_the_run(self):
         program = self.folder / "worker"
         program.write_text("no program\n")
         program.chmod(0o755)

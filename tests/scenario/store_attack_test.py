@@ -64,7 +64,7 @@ class StoreAttackTest(unittest.TestCase):
         options = os.WEXITED | os.WNOWAIT | os.WNOHANG
         return os.waitid(os.P_PID, self.process.pid, options) is not None
 
-    def test_sigterm_is_answered_while_clients_pipeline_list_keys(self):
+    def test_sigterm_is_handled_while_clients_pipeline_list_keys(self):
         attacks.fill(self.run.port).close()
         self.attack(attacks.pipeline_list_keys)
         used = processor_time(self.process.pid)

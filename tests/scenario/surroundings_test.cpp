@@ -20,7 +20,7 @@ using ddprun::test::TemporaryFolder;
 using ddprun::test::write_file;
 
 TEST_SUITE("surroundings") {
-  TEST_CASE("a lack of descriptors is told in the words of the operator") {
+  TEST_CASE("surroundings: a lack of descriptors is reported with the limit to raise") {
     for (const std::string limit : {"40", "12", "8"}) {
       CAPTURE(limit);
       const TemporaryFolder folder;
@@ -40,7 +40,7 @@ TEST_SUITE("surroundings") {
     }
   }
 
-  TEST_CASE("a TMPDIR that is missing or full is named, and is not created") {
+  TEST_CASE("surroundings: a missing or full TMPDIR is reported and not created") {
     const std::vector<std::string> mounts = {"unshare",
                                              "--mount",
                                              "/bin/sh",
@@ -76,7 +76,7 @@ TEST_SUITE("surroundings") {
     if (!can_mount) skip("file systems cannot be mounted here");
   }
 
-  TEST_CASE("a run without any worker started leaves no folder and no empty file that it created") {
+  TEST_CASE("surroundings: a run without started workers leaves no folder or empty file") {
     const TemporaryFolder folder;
     const auto mine = folder / "mine", program = folder / "program";
     std::filesystem::create_directory(mine);
@@ -92,7 +92,7 @@ TEST_SUITE("surroundings") {
     }
   }
 
-  TEST_CASE("a guardian that cannot be started for lack of descriptors names their limit alone") {
+  TEST_CASE("surroundings: a guardian that lacks descriptors is reported with their limit only") {
     int named = 0;
     for (int limit = 8; limit < 20; ++limit) {
       const auto result =
@@ -106,7 +106,7 @@ TEST_SUITE("surroundings") {
     CHECK(named > 0);
   }
 
-  TEST_CASE("what cannot be printed is an error") {
+  TEST_CASE("surroundings: a failed write to standard output is an error") {
     for (const std::string option : {"--help", "--version", "--dry_run"}) {
       const auto result = run_program(
           {"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh", in_bin("ddprun"), option, "/bin/true"});
@@ -115,7 +115,7 @@ TEST_SUITE("surroundings") {
     }
   }
 
-  TEST_CASE("a run that succeeds but cannot show its output is a failure, and says so") {
+  TEST_CASE("surroundings: a successful run that cannot write its output fails") {
     for (const std::string stream : {"1>", "2>"}) {
       CAPTURE(stream);
       const auto result = run_program({"/bin/sh", "-c", "exec \"$@\" " + stream + "/dev/full", "sh",
@@ -132,7 +132,7 @@ TEST_SUITE("surroundings") {
     }
   }
 
-  TEST_CASE("a worker's own failure counts for more than output that cannot be written") {
+  TEST_CASE("surroundings: a failure of a worker takes precedence over unwritable output") {
     const auto result =
         run_program({"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh", in_bin("ddprun"),
                      "--exit_code=worker", "--no_python", "/bin/sh", "-c", "echo out; exit 7"});
@@ -140,7 +140,7 @@ TEST_SUITE("surroundings") {
     CHECK_FALSE(contains(result.output, "all workers have succeeded"));
   }
 
-  TEST_CASE("a current folder that has been removed is told of") {
+  TEST_CASE("surroundings: a removed current folder is reported") {
     const TemporaryFolder folder;
     const auto gone = folder / "gone";
     const auto result =
@@ -151,14 +151,14 @@ TEST_SUITE("surroundings") {
     CHECK(contains(result.output, "has it been removed?"));
   }
 
-  TEST_CASE("a LOGLEVEL that is none is warned of") {
+  TEST_CASE("surroundings: an invalid LOGLEVEL gives a warning") {
     const auto result = run_program({in_bin("ddprun"), "/bin/true"}, {{"LOGLEVEL", "LOUD"}});
     CHECK(result.exit_code == 0);
     CHECK(contains(result.output,
                    "LOGLEVEL=LOUD is ignored: must be DEBUG, INFO, WARNING, ERROR or CRITICAL"));
   }
 
-  TEST_CASE("process 1 of a container reaps orphans and ends at SIGTERM") {
+  TEST_CASE("surroundings: as process 1 ddprun reaps orphans and ends at SIGTERM") {
     const std::vector<std::string> container = {"unshare", "--pid", "--fork", "--kill-child",
                                                 "--mount-proc"};
     auto probe = container;

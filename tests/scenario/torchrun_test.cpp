@@ -76,7 +76,7 @@ int own_cpus() {
 }  // namespace
 
 TEST_SUITE("torchrun's environment") {
-  TEST_CASE("each worker has each variable of torchrun's with its value, and one other") {
+  TEST_CASE("torchrun: workers get torchrun's variables and one more") {
     const auto all = environments({"--rdzv_id=job", "--max_restarts=2", "--role=trainer"}, 3,
                                   {{"OMP_NUM_THREADS", ""}});
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -108,7 +108,7 @@ TEST_SUITE("torchrun's environment") {
     }
   }
 
-  TEST_CASE("OMP_NUM_THREADS is 1 for several workers that have none, else as it was") {
+  TEST_CASE("torchrun: OMP_NUM_THREADS defaults to 1 for several workers only") {
     const auto threads = [](int workers, const std::string& prefix) {
       auto arguments =
           launch({"--nproc_per_node=" + std::to_string(workers)}, "echo threads=$OMP_NUM_THREADS.");
@@ -122,7 +122,7 @@ TEST_SUITE("torchrun's environment") {
     CHECK(threads(2, "export OMP_NUM_THREADS=5") == "threads=5");
   }
 
-  TEST_CASE("what was set for NCCL stays, and what was set for a worker's place does not") {
+  TEST_CASE("torchrun: variables for NCCL are kept and those for ranks are replaced") {
     const auto all = environments({}, 2,
                                   {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"},
                                    {"RANK", "17"},
@@ -134,7 +134,7 @@ TEST_SUITE("torchrun's environment") {
     CHECK(all[1].at("TORCHELASTIC_RUN_ID") != "outer");
   }
 
-  TEST_CASE("with a virtual local rank each worker is local rank 0 of a GPU of its own") {
+  TEST_CASE("torchrun: with a virtual local rank each worker is local rank 0 of its own GPU") {
     const auto all = environments({"--virtual_local_rank"}, 3, {{"CUDA_VISIBLE_DEVICES", ""}});
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       CHECK(all[rank].at("LOCAL_RANK") == "0");
@@ -144,7 +144,7 @@ TEST_SUITE("torchrun's environment") {
     }
   }
 
-  TEST_CASE("a dry run shows the environment that the workers find") {
+  TEST_CASE("torchrun: a dry run shows the environment of the workers") {
     const std::vector<std::string> options = {"--master_port=0", "--rdzv_id=job", "-r1",
                                               "--log_dir=/nowhere"};
     auto arguments = options;
@@ -166,7 +166,7 @@ TEST_SUITE("torchrun's environment") {
 }
 
 TEST_SUITE("torchrun's command line") {
-  TEST_CASE("variables alone describe a whole run, and arguments beat them") {
+  TEST_CASE("torchrun: variables can describe a whole run and arguments override them") {
     const Variables variables = {{"PET_NPROC_PER_NODE", "2"},
                                  {"PET_MAX_RESTARTS", "1"},
                                  {"PET_NNODES", "1"},
@@ -187,7 +187,7 @@ TEST_SUITE("torchrun's command line") {
     CHECK(count(overridden.output, "]:hello\n") == 1);
   }
 
-  TEST_CASE("auto and cpu start a worker for each CPU this process may use") {
+  TEST_CASE("torchrun: auto and cpu start a worker per usable CPU") {
     // Without GPUs visible, as auto would count them.
     for (const std::string kind : {"auto", "cpu"}) {
       const auto result = run_program(
@@ -200,7 +200,7 @@ TEST_SUITE("torchrun's command line") {
     CHECK(contains(unknown.output, "--nproc_per_node=tpus"));
   }
 
-  TEST_CASE("macros are filled in for each worker, and a pair of dollars is one") {
+  TEST_CASE("torchrun: macros are replaced for each worker and $$ is a dollar sign") {
     const auto result =
         run_program({in_bin("ddprun"), "--nproc_per_node=2", "--no_python", "/bin/echo",
                      "--a=${local_rank}", "$local_rank/x", "$$5", "${other}", "$"});
@@ -209,13 +209,13 @@ TEST_SUITE("torchrun's command line") {
     }
   }
 
-  TEST_CASE("everything after the program is the program's, options and dashes included") {
+  TEST_CASE("torchrun: all arguments after the program belong to the program") {
     const auto result = run_program(
         {in_bin("ddprun"), "--no_python", "/bin/echo", "--nproc_per_node=2", "--", "--help", "-m"});
     CHECK(contains(result.output, "]:--nproc_per_node=2 -- --help -m\n"));
   }
 
-  TEST_CASE("an interpreter may be the program, and a script for another one") {
+  TEST_CASE("torchrun: the program can be an interpreter") {
     const TemporaryFolder folder;
     write_file(folder / "script.sh", "echo script $1 $RANK\n");
     const auto result = run_program({in_bin("ddprun"), "--nproc-per-node", "2", "--no-python",
@@ -224,7 +224,7 @@ TEST_SUITE("torchrun's command line") {
     CHECK(contains(result.output, "]:script two 1\n"));
   }
 
-  TEST_CASE("a module excludes --no_python, and --rdzv_conf may have lost its quotes") {
+  TEST_CASE("torchrun: a module excludes --no_python and --rdzv_conf needs no quotes") {
     const auto both = run_program({in_bin("ddprun"), "--no_python", "-m", "train"});
     CHECK(both.exit_code == 2);
     CHECK(contains(both.output, "--module and --no_python exclude each other"));
@@ -237,7 +237,7 @@ TEST_SUITE("torchrun's command line") {
 }
 
 TEST_SUITE("torchrun's streams") {
-  TEST_CASE("redirect and tee send each stream where they say, in all their combinations") {
+  TEST_CASE("torchrun: all combinations of redirect and tee reach the right targets") {
     for (int redirect = 0; redirect <= 3; ++redirect) {
       for (int tee = 0; tee <= 3; ++tee) {
         CAPTURE(redirect);
@@ -264,7 +264,7 @@ TEST_SUITE("torchrun's streams") {
     }
   }
 
-  TEST_CASE("a map names the workers whose streams go to files") {
+  TEST_CASE("torchrun: a map selects the workers whose streams go to files") {
     const TemporaryFolder folder;
     const auto result = run_program(launch({"--nproc_per_node=3", "-r", "0:3,1:1", "-t", "1:1",
                                             "--rdzv_id=job", "--log_dir", folder.path()},
@@ -281,7 +281,7 @@ TEST_SUITE("torchrun's streams") {
     CHECK(files == std::vector<std::string>{"err 0\n", "out 0\n", "out 1\n"});
   }
 
-  TEST_CASE("the console may show some of the workers only, and files keep them all") {
+  TEST_CASE("torchrun: a console filter does not affect files") {
     const TemporaryFolder folder;
     const auto result = run_program(launch(
         {"--nproc_per_node=3", "-t3", "--local-ranks-filter=0,2", "--log_dir", folder.path()},
@@ -298,7 +298,7 @@ TEST_SUITE("torchrun's streams") {
 }
 
 TEST_SUITE("torchrun's faults") {
-  TEST_CASE("one worker's fault in the first attempts restarts all of them with a new count") {
+  TEST_CASE("torchrun: a failing worker restarts all with a new restart count") {
     const auto result = run_program(launch(
         {"--nproc_per_node=3", "--max_restarts=5"},
         "echo start $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT -lt 2 ] || exit 0; "
@@ -312,7 +312,7 @@ TEST_SUITE("torchrun's faults") {
     CHECK_FALSE(contains(result.output, "]:start 3\n"));
   }
 
-  TEST_CASE("a fault of all workers uses up one restart for each attempt") {
+  TEST_CASE("torchrun: a failure of all workers uses one restart per attempt") {
     const auto result =
         run_program(launch({"--nproc_per_node=2", "--max_restarts=2", "--shutdown_timeout=60"},
                            "echo attempt $TORCHELASTIC_RESTART_COUNT; exit 1"));
@@ -322,7 +322,7 @@ TEST_SUITE("torchrun's faults") {
     CHECK(contains(result.output, "FAILED after 3 attempts"));
   }
 
-  TEST_CASE("workers that end in time of their own make a run that succeeds") {
+  TEST_CASE("torchrun: workers that end at different times form a successful run") {
     const TemporaryFolder folder;
     // Each waits for the next; rank 2 ends first.
     const auto result = run_program(
@@ -334,7 +334,7 @@ TEST_SUITE("torchrun's faults") {
     CHECK(fs::exists(folder / "done.0"));
   }
 
-  TEST_CASE("the report names the first failure's end, and its signal by name") {
+  TEST_CASE("torchrun: the report names the first failure and its signal") {
     const std::map<std::string, std::string> table = {
         {"exit 7", "exit code 7"},
         {"kill -SEGV $$", "killed by signal 11, SIGSEGV"},

@@ -101,7 +101,7 @@ std::vector<std::string> names_in(const std::string& folder) {
 }  // namespace
 
 TEST_SUITE("training") {
-  TEST_CASE("workers killed at random steps change neither the result nor the use of a sample") {
+  TEST_CASE("training: killed workers change neither the result nor the use of samples") {
     const TemporaryFolder undisturbed;
     Program calm(training(undisturbed, 0));
     REQUIRE(calm.wait() == 0);
@@ -144,7 +144,7 @@ TEST_SUITE("training") {
     }
   }
 
-  TEST_CASE("the worker at fault is named, not one that failed because of it") {
+  TEST_CASE("training: the failing worker is named instead of its victims") {
     for (int round = 0; round < 5; ++round) {
       const TemporaryFolder folder;
       ddprun::test::write_file(folder / "file", "");
@@ -161,7 +161,7 @@ TEST_SUITE("training") {
     }
   }
 
-  TEST_CASE("every example configuration trains") {
+  TEST_CASE("training: every example configuration trains") {
     const std::string configs = std::string(DDPRUN_SOURCE_DIR) + "/configs";
     int trained = 0;
     for (const auto& name : names_in(configs)) {
@@ -177,7 +177,7 @@ TEST_SUITE("training") {
     CHECK(trained >= 3);
   }
 
-  TEST_CASE("a configuration with an unknown option is an error that names it") {
+  TEST_CASE("training: an unknown option in a configuration is named") {
     const TemporaryFolder folder;
     ddprun::test::write_file(folder / "bad.toml", "modle = \"mlp\"\n");
     const auto result =
@@ -187,7 +187,7 @@ TEST_SUITE("training") {
     CHECK(result.output.find("modle") != std::string::npos);
   }
 
-  TEST_CASE("the default run of the README reaches 88 % test accuracy") {
+  TEST_CASE("training: the default run of the README reaches 88 % test accuracy") {
     const TemporaryFolder folder;
     const auto result = ddprun::test::run_program(
         {in_bin("ddprun"), "--nproc_per_node=4", "trainer", "--metrics", folder / "metrics"});
@@ -200,7 +200,7 @@ TEST_SUITE("training") {
     CHECK(accuracy >= 0.88);
   }
 
-  TEST_CASE("the same seed gives the same parameters on every run") {
+  TEST_CASE("training: equal seeds give equal parameters") {
     std::vector<nlohmann::json> ends;
     for (int run = 0; run < 2; ++run) {
       const TemporaryFolder folder;

@@ -1,4 +1,4 @@
-"""Files of a run in a folder of another user, who swaps its parts while the run goes on.
+"""Files of a run in a folder of another user, which replaces parts of it during the run.
 
 The agent is root, the other user has no account and owns the folder of --log_dir or TMPDIR. Root
 reads, writes and removes files of the run only.
@@ -96,7 +96,7 @@ class WorkerFilesTest(unittest.TestCase):
                 self.fail(f"not within {TIME_LIMIT} s: {what}")
             time.sleep(0.01)
 
-    def test_a_swapped_folder_gives_no_file_of_root_to_the_report(self):
+    def test_report_reads_no_file_of_root_through_a_swapped_folder(self):
         (self.vault / "attempt_0/0").mkdir(parents=True)
         for place in (".", "0", "attempt_0/0"):
             (self.vault / place).mkdir(exist_ok=True)
@@ -140,7 +140,7 @@ class WorkerFilesTest(unittest.TestCase):
                 log = self.home / "moved/attempt_1/0/stdout.log"
                 self.assertEqual("the second attempt\n", log.read_text())
 
-    def test_a_run_folder_is_for_its_user_alone(self):
+    def test_run_folder_is_private(self):
         link = self.folder / "link"
         link.symlink_to(self.home)
         code, output = self.run_ddprun("print('text')", f"--log_dir={link}/new/logs", "-r3")
@@ -172,7 +172,7 @@ class WorkerFilesTest(unittest.TestCase):
         self.assertEqual([], os.listdir(self.vault))
         self.assertEqual(1, len(list(other.glob("*/attempt_1/0/stdout.log"))))
 
-    def test_a_removed_run_folder_is_made_again(self):
+    def test_removed_run_folder_is_created_again(self):
         code, output = self.run_ddprun(
             "import shutil\n"
             "if attempt == 0:\n    shutil.rmtree(run.parent)\n    sys.exit(3)\n",
@@ -196,7 +196,7 @@ class WorkerFilesTest(unittest.TestCase):
         self.assertEqual(1, len(list(self.home.glob("ddprun-*/file"))))
         self.assertEqual([], os.listdir(self.home / "moved"))
 
-    def test_nor_does_the_guardian_remove_another_folder(self):
+    def test_guardian_removes_no_other_folder(self):
         done = self.home / "done"
         script = self.swap_temporary_folder() + f"open({str(done)!r}, 'w')\ntime.sleep(1000)"
         process = self.start(script, TMPDIR=str(self.home))

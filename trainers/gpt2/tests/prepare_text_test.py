@@ -91,13 +91,13 @@ class PrepareText(unittest.TestCase):
         self.prepare(self.file("a", b"ab\xff"), self.file("b", b""), self.file("c", b"c"))
         self.assertEqual(self.read(), (257, [256, 97, 98, 255, 256, 256, 99]))
 
-    def test_the_last_part_goes_to_the_test(self):
+    def test_last_part_is_the_test_set(self):
         result = self.prepare("--test_fraction=0.25", self.file("a", bytes(range(99))))
         self.assertEqual(self.read(), (257, [256, *range(74)]))
         self.assertEqual(self.read(".test"), (257, list(range(74, 99))))
         self.assertIn("out.test: 25 tokens, vocabulary 257", result.stdout)
 
-    def test_learned_pairs_give_the_text_back_and_are_the_same_each_time(self):
+    def test_learned_pairs_are_deterministic_and_reversible(self):
         path = self.file("a", TEXT * 3)
         self.prepare("--vocabulary=300", path)
         vocabulary, tokens = self.read()
@@ -118,13 +118,13 @@ class PrepareText(unittest.TestCase):
         self.prepare("--bpe", str(vocabulary_file), str(merges_file), path)
         self.assertEqual(first[0], self.out.read_bytes())
 
-    def test_learned_pairs_are_those_of_the_definition(self):
+    def test_learned_pairs_match_the_definition(self):
         module = load_script()
         text = (pathlib.Path(__file__).parents[3] / "README.md").read_bytes() + TEXT
         words = collections.Counter(module.words_of(module.word_pattern(), text))
         self.assertEqual(module.learn_merges(words, 400), naive_merges(words, 400))
 
-    def test_words_are_cut_as_gpt2_cuts_them(self):
+    def test_words_are_split_like_gpt2(self):
         module = load_script()
         words = module.words_of(module.word_pattern(), "I'll  say: “x_y²” 12a\n\n b".encode())
         self.assertEqual([word.decode() for word in words],
@@ -136,7 +136,7 @@ class PrepareText(unittest.TestCase):
         self.assertIn("the vocabulary is 259, not 60000", result.stdout)
         self.assertEqual(self.read(), (259, [258, 257, 32, 257]))
 
-    def test_what_cannot_be_is_refused(self):
+    def test_invalid_arguments_are_rejected(self):
         text = self.file("a", b"text")
         self.refuse("nothing cannot be read: No such file", str(self.folder / "nothing"))
         self.refuse("there is no text", self.file("empty", b""))
@@ -151,7 +151,7 @@ class PrepareText(unittest.TestCase):
         self.out = self.folder / "nowhere" / "out"
         self.refuse("cannot be written", text)
 
-    def test_nothing_is_written_over_but_what_it_has_written(self):
+    def test_only_its_own_files_are_overwritten(self):
         text, other = self.file("a", b"text"), self.file("b", b"more text")
         for name, says in (("a", "a is one of the FILEs"), ("b", "b is there and was not written")):
             result = subprocess.run([sys.executable, SCRIPT, text, str(self.folder / name)],
@@ -177,7 +177,7 @@ class PrepareText(unittest.TestCase):
     def names(self):
         return {path.name for path in self.folder.iterdir()}
 
-    def test_what_an_earlier_call_has_left_goes(self):
+    def test_leftovers_of_an_earlier_call_are_removed(self):
         text = self.file("a", TEXT)
         self.prepare("--vocabulary=300", "--test_fraction=0.1", text)
         learned = {"out.vocab.json", "out.merges.txt"}
