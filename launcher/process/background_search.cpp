@@ -35,12 +35,12 @@ BackgroundSearch::BackgroundSearch(const boost::asio::any_io_executor& executor,
       const std::lock_guard lock(result->mutex);
       result->pids = std::move(pids);
     } catch (const std::exception&) {
-      return;  // no process is found
+      return;  // empty result
     }
   }).detach();
   end_.async_wait(boost::asio::posix::descriptor_base::wait_read,
                   [this, owner = std::weak_ptr(owner_)](boost::system::error_code error) {
-                    // A wait that has ended is reported even if this object is destroyed then.
+                    // A wait that has completed calls its handler even after the destructor.
                     if (error || owner.expired()) return;
                     const auto deliver = std::move(on_end_);
                     std::unique_lock lock(result_->mutex);

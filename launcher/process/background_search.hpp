@@ -1,5 +1,5 @@
-// A search among processes that may block, such as reading the memory of a process that hangs in
-// the kernel. Runs on the agent's one thread, the search on a thread of its own.
+// A search among processes that may block, for example on the memory map of a process that hangs in
+// the kernel. Runs on the agent's thread, the search on its own thread.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -16,8 +16,8 @@ class BackgroundSearch {
  public:
   using Pids = std::vector<pid_t>;
 
-  /// Starts `search` and calls `on_end` on the executor with its result, or with no process if it
-  /// throws. `search` owns all that it uses: it continues if this object is destroyed first, and
+  /// Starts `search` and calls `on_end` on the executor with its result, or with an empty vector if
+  /// it throws. `search` owns its data: it continues if this object is destroyed first, and
   /// `on_end` is then not called. `on_end` may destroy this object. Throws a std::exception if the
   /// search cannot be started.
   BackgroundSearch(const boost::asio::any_io_executor& executor, std::function<Pids()> search,

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The cgroup's folder and all below it, the deepest last.
+/// Returns the cgroup's folder and all below it, parents first.
 std::vector<fs::path> folders_of(const fs::path& folder) {
   std::vector<fs::path> folders{folder};
   std::error_code error;
@@ -38,11 +38,11 @@ std::vector<fs::path> folders_of(const fs::path& folder) {
   return folders;
 }
 
-// Somebody who ends stale runs may take a new cgroup for one, but hardly twice.
+// A concurrent start that ends stale runs may take a new cgroup for a stale one, but rarely twice.
 constexpr int kCreationsMax = 3;
 
-/// Whether a child can be born in the cgroup: permissions, delegation and the kernel's version all
-/// have a say, so it is tried.
+/// Tests whether processes can be started in the cgroup, which depends on permissions, delegation
+/// and the kernel's version.
 int try_birth(int cgroup_fd) {
   clone_args arguments{};
   arguments.flags = CLONE_INTO_CGROUP;
@@ -71,7 +71,7 @@ std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reaso
   std::optional<Cgroup> cgroup;
   for (int i = 0; !cgroup && i < kCreationsMax; ++i) {
     const bool is_made = ::mkdir(folder.c_str(), 0755) == 0;
-    if (!is_made && errno == EEXIST && i > 0) break;  // it is still being removed
+    if (!is_made && errno == EEXIST && i > 0) break;  // still being removed
     if (is_made) cgroup = mark_in_use(folder);
     const bool is_taken_away = is_made && (errno == ENOENT || errno == EWOULDBLOCK);
     if (cgroup || is_taken_away) continue;
@@ -155,7 +155,7 @@ UniqueFd Cgroup::open_events() const {
 
 bool Cgroup::tells(const UniqueFd& events, std::string_view event) {
   std::array<char, 256> text{};
-  // Reading arms the notification, so what changes after it is not missed.
+  // Reading re-arms the notification, so later changes are not missed.
   const auto count = ::pread(events.get(), text.data(), text.size(), 0);
   const std::string_view told(text.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   return told.find(event) != std::string_view::npos;
@@ -170,7 +170,7 @@ void Cgroup::wait_while(std::string_view event, Deadline deadline) const {
 }
 
 bool Cgroup::write_file(const char* name, char byte) const noexcept {
-  // By path: the guardian, which kills by this, has closed all descriptors.
+  // Opened by path: the guardian has closed all descriptors.
   const int fd = ::open((folder_ / name).c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const bool is_done = ::write(fd, &byte, 1) == 1;

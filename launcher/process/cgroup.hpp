@@ -1,5 +1,5 @@
-// A cgroup (version 2) of the run's own: membership is inherited by every fork and cannot be left
-// by a process that has no right to, and the kernel kills all members at once. Any thread.
+// A cgroup (version 2) for a run: each fork inherits the membership, unprivileged processes cannot
+// leave it, and the kernel kills all members at once. Thread-safe.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -14,74 +14,74 @@
 
 namespace ddprun {
 
-/// The cgroups of runs are called so, followed by the run's marker.
+/// Prefix of the names of runs' cgroups, before the run's marker.
 inline constexpr const char* kRunCgroupPrefix = "ddprun-run-";
 
 class Cgroup {
  public:
-  /// Makes a cgroup below this process' own, marks it as in use and tries whether a child can be
-  /// born in it. On failure returns nothing and says why in `reason`.
+  /// Creates a cgroup below that of this process, marks it as in use, and tests whether processes
+  /// can be started in it. On failure returns nullopt and sets `reason`.
   static std::optional<Cgroup> create(const std::string& name, std::string& reason);
 
-  /// An existing one, without marking it as in use. Nothing if it is gone.
+  /// Opens an existing cgroup without marking it as in use. Returns nullopt if it does not exist.
   static std::optional<Cgroup> open(const std::filesystem::path& folder);
 
-  /// A cgroup below this one. Throws Error{Errc::system} naming its folder.
+  /// Creates a child cgroup. Throws Error{Errc::system} with its folder.
   Cgroup make_child(const std::string& name) const;
 
-  /// What an earlier run has left.
+  /// A process left by an earlier run.
   struct Stale {
     pid_t pid = -1;
-    std::string name;      ///< of its program; empty: unknown
-    bool is_left = false;  ///< has not ended by the deadline
+    std::string name;      ///< of the executable; empty if unknown
+    bool is_left = false;  ///< still running at the deadline
   };
 
-  /// Kills the processes of earlier runs whose agent has ended, in cgroups below this process' own,
-  /// and removes these cgroups. Returns the processes found, once they have ended or at the
-  /// deadline.
+  /// Kills the processes of earlier runs whose agent has ended, in cgroups below that of this
+  /// process, and removes these cgroups. Returns the processes found, once they have ended or at
+  /// the deadline.
   static std::vector<Stale> end_stale_runs(Deadline deadline);
 
   Cgroup(Cgroup&& other) noexcept;
   Cgroup& operator=(Cgroup&& other) noexcept;
-  ~Cgroup();  ///< closes the descriptor; the cgroup itself stays, see remove()
+  ~Cgroup();  ///< closes the descriptor; remove() deletes the cgroup
 
   const std::filesystem::path& folder() const { return folder_; }
 
   /// The folder's descriptor, for CLONE_INTO_CGROUP.
   int fd() const { return fd_; }
 
-  /// Processes in it and in the cgroups that its members made below it.
+  /// Returns the processes of this cgroup and of those below it.
   std::vector<pid_t> members() const;
 
-  /// True if no member can run.
+  /// Returns true if all members are frozen.
   bool is_frozen() const;
 
-  /// True while there is any member, one that is just ending included.
+  /// Returns true if there are members, including exiting ones.
   bool is_populated() const;
 
-  /// True if no process is in it; false also if that cannot be read.
+  /// Returns true if there is no process; false also if that cannot be read.
   bool is_empty() const;
 
-  /// A descriptor by which tells() looks; POLLPRI says that what it tells may have changed since.
+  /// Returns a descriptor for tells(), which reports POLLPRI after a change.
   UniqueFd open_events() const;
 
-  /// True while the kernel tells of `event`, e.g. kPopulated.
+  /// Returns true if the cgroup's events file has `event`, for example kPopulated, as set.
   static bool tells(const UniqueFd& events, std::string_view event);
 
   static constexpr std::string_view kPopulated = "populated 1";
 
-  /// Returns when there is no member, or when the deadline passes.
+  /// Returns when there are no members, or at the deadline.
   void wait_until_empty(Deadline deadline) const;
 
-  /// Sends SIGKILL to all members at once. False if the kernel cannot (before 5.14).
+  /// Sends SIGKILL to all members at once. Returns false if the kernel does not support it (before
+  /// 5.14).
   bool kill() const noexcept;
 
-  /// Stops all members, or lets them go on. Waits until they have stopped, but not longer than
-  /// until the deadline.
+  /// Freezes or thaws all members. Waits until they are frozen, at most until the deadline.
   void freeze(Deadline deadline) const;
   void thaw() const noexcept;
 
-  /// Removes it and the cgroups below it; only empty ones can be.
+  /// Removes this cgroup and those below it; succeeds only for empty ones.
   void remove() const noexcept;
 
  private:

@@ -16,12 +16,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A killed process is gone at once unless the kernel holds it (a driver, a dead network file
-// system) or it has much memory to give back.
+// A killed process ends at once unless it hangs in the kernel (a driver, a dead network file
+// system) or has much memory to release.
 constexpr auto kDestructorLimit = 1s;
-// For as long may the start be held up by processes that others have left.
+// Maximum delay of the start by processes of earlier runs.
 constexpr auto kStaleLimit = 1s;
-// Of processes that an earlier run has left, in one warning.
+// Maximum number of stale processes named in one warning.
 constexpr std::size_t kNamedMax = 8;
 
 void end_stale_runs(const Log& log) {
@@ -47,7 +47,7 @@ void end_stale_runs(const Log& log) {
                 " that an earlier run had left: " + join(killed, ", "));
 }
 
-/// Nothing if the run is to be held together by its marker.
+/// Returns nullopt if the run uses its marker only.
 std::optional<Cgroup> make_cgroup(const std::string& word, ContainmentMode mode, const Log& log) {
   if (mode == ContainmentMode::marker) return std::nullopt;
   end_stale_runs(log);
@@ -61,7 +61,7 @@ std::optional<Cgroup> make_cgroup(const std::string& word, ContainmentMode mode,
   return std::nullopt;
 }
 
-/// The program of a run that was not told which one: a test's, for instance.
+/// Default for callers that do not set the program, such as tests.
 std::string program_beside_this() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "ddprun";
@@ -72,7 +72,8 @@ std::string program_beside_this() {
 class Containment::Impl {
  public:
   Impl(const ContainmentSettings& settings, const Log& log) : Impl(settings, log, random_word()) {
-    // If one of these throws the destructor removes the cgroup, as the other constructor is done.
+    // If one of these throws, the destructor removes the cgroup, since the delegated constructor
+    // has completed.
     members.become_parent_of_orphans();
     start_guardian();
   }

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kProcessNameBytes = 15;  // the kernel's TASK_COMM_LEN without the final zero
+constexpr std::size_t kProcessNameBytes = 15;  // TASK_COMM_LEN without the terminating zero
 
 std::optional<std::string> expand(char specifier, const CoreFacts& facts) {
   switch (specifier) {
@@ -18,7 +18,7 @@ std::optional<std::string> expand(char specifier, const CoreFacts& facts) {
       return "%";
     case 'p':
     case 'P':
-    case 'i':  // the thread's, which is the main thread's as a rule
+    case 'i':  // the thread's ID, usually that of the main thread
     case 'I':
       return std::to_string(facts.pid);
     case 's':
@@ -70,7 +70,7 @@ std::optional<fs::path> find_core_file(const CoreFacts& facts) {
   const auto name = core_file_name(first_line_of("/proc/sys/kernel/core_pattern"),
                                    first_line_of("/proc/sys/kernel/core_uses_pid") == "1", facts);
   std::error_code error;
-  // The kernel writes through no link.
+  // The kernel does not follow links.
   if (!name || !fs::is_regular_file(fs::symlink_status(*name, error))) return std::nullopt;
   return name;
 }

@@ -1,4 +1,4 @@
-// Where the kernel has put a worker's core dump.
+// Finds the core dump of a worker.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +9,22 @@
 
 namespace ddprun {
 
-/// What the kernel puts into the name.
+/// Values that the kernel substitutes in the name.
 struct CoreFacts {
   pid_t pid = 0;
   int signal = 0;
   std::string program;           ///< path
-  std::filesystem::path folder;  ///< the worker's
+  std::filesystem::path folder;  ///< working directory of the worker
   std::string host;
 };
 
-/// The name that `pattern` (/proc/sys/kernel/core_pattern) gives; `uses_pid` is
-/// /proc/sys/kernel/core_uses_pid. Nothing if the dump goes to a program or the name cannot be
-/// known from outside (it has the time in it).
+/// Returns the name for `pattern` (/proc/sys/kernel/core_pattern); `uses_pid` is
+/// /proc/sys/kernel/core_uses_pid. Returns nullopt if dumps are piped to a program, or if the name
+/// contains values that are unknown here, such as the time.
 std::optional<std::filesystem::path> core_file_name(std::string_view pattern, bool uses_pid,
                                                     const CoreFacts& facts);
 
-/// The file itself, if it exists.
+/// Returns the file if it exists.
 std::optional<std::filesystem::path> find_core_file(const CoreFacts& facts);
 
 }  // namespace ddprun

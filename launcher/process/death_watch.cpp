@@ -22,7 +22,7 @@ DeathWatch::~DeathWatch() {
   std::unique_lock lock(mutex_);
   must_stop_ = true;
   stop_changed_.notify_one();
-  // Repeated: a worker can reset the change count, and a single call would go unnoticed.
+  // Repeated, since a worker can reset the change counter and thus hide a single call.
   do page_.wake();
   while (!stop_changed_.wait_for(lock, kLookPeriod, [this] { return has_stopped_; }));
   lock.unlock();
@@ -30,7 +30,7 @@ DeathWatch::~DeathWatch() {
 }
 
 void DeathWatch::run() {
-  // Workers that made a group before this thread first ran have nobody else to speak for them.
+  // Groups that were created before this thread's first check must be reported, too.
   std::uint32_t changes_told = 0;
   Deadline next_look = Deadline::after({});
   Deadline next_change = next_look;
@@ -73,8 +73,7 @@ bool DeathWatch::is_failure(int local_rank) {
   if (!is_exiting && !is_dead) return false;
   is_settled_[index] = true;
   if (is_exiting) return page_.exit_status(local_rank) != 0;
-  // A program that replaces itself by exec lets go of its mutexes too, and lives on; one that calls
-  // _exit(0) has not failed.
+  // exec releases the mutexes as well, and the process continues; _exit(0) is not a failure.
   const ProcessState state = process_state(pids_[index]);
   return state.is_exiting() && state.exit_status != 0;
 }

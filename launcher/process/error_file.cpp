@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// The year 2200: a timestamp beyond it is none.
+// The year 2200: later timestamps are ignored.
 constexpr double kLatestSeconds = 7'258'118'400.0;
 
 std::string string_at(const json& object, const char* key) {
@@ -29,14 +29,14 @@ bool is_inside_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
 }
 
-/// Without the end that is too much; no UTF-8 character is cut in two.
+/// Returns at most `most` bytes from the beginning. Does not cut within a UTF-8 character.
 std::string first_part_of(std::string text, std::size_t most) {
   if (text.size() <= most) return text;
   while (most > 0 && is_inside_character(text[most])) --most;
   return text.substr(0, most) + "\n... (cut off)";
 }
 
-/// Without the beginning that is too much: whole lines where there are lines.
+/// Returns at most `most` bytes from the end; whole lines if there are several.
 std::string last_part_of(const std::string& text, std::size_t most) {
   if (text.size() <= most) return text;
   auto begin = text.size() - most;
@@ -46,7 +46,7 @@ std::string last_part_of(const std::string& text, std::size_t most) {
   return "... (cut off)\n" + text.substr(begin);
 }
 
-/// Seconds since 1970, which Python's torchelastic writes as text.
+/// Parses seconds since 1970, which Python's torchelastic writes as text.
 std::optional<std::chrono::system_clock::time_point> time_in(const json& object) {
   if (!object.is_object()) return std::nullopt;
   const auto found = object.find("timestamp");
@@ -63,14 +63,14 @@ std::optional<std::chrono::system_clock::time_point> time_in(const json& object)
           std::chrono::duration<double>(seconds)));
 }
 
-/// Each level takes memory of its own, and 1 MiB has room for half a million.
+/// Each level takes memory during parsing, and 1 MiB has room for half a million levels.
 bool is_nested_too_deeply(std::string_view text) {
   int depth = 0;
   bool is_in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char letter = text[i];
     if (letter == '"') is_in_string = !is_in_string;
-    if (is_in_string && letter == '\\') ++i;  // the next letter is escaped
+    if (is_in_string && letter == '\\') ++i;  // the next character is escaped
     if (is_in_string) continue;
     if (letter == '[' || letter == '{') ++depth;
     if (letter == ']' || letter == '}') --depth;
@@ -85,7 +85,7 @@ ErrorReport read_document(const json& document) {
   if (!message->is_object()) {
     return {.message = string_at(document, "message"), .traceback = "", .when = time_in(document)};
   }
-  // By reference: copying a value calls itself for each level.
+  // A reference: copying a value recurses for each level.
   static const json none;
   const auto found = message->find("extraInfo");
   const json& extra = found == message->end() ? none : *found;
@@ -94,8 +94,8 @@ ErrorReport read_document(const json& document) {
           .when = time_in(extra)};
 }
 
-/// False for a file that the worker may have linked here because only the agent may read it: its
-/// contents would appear in the report. A root agent's workers may run as any user.
+/// Returns false for a file that only the agent may read and that the worker may have linked here,
+/// so that its contents would appear in the report. A root agent's workers may run as any user.
 bool is_workers_own(int fd) {
   struct stat status {};
   return ::geteuid() == 0 || (::fstat(fd, &status) == 0 && status.st_uid == ::geteuid());

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first bytes, enough for an ELF header or the interpreter line.
+/// Returns the first bytes, enough for an ELF header or the interpreter line.
 std::string head_of(const fs::path& file) {
   std::array<char, 256> bytes{};
   std::ifstream stream(file, std::ios::binary);
@@ -31,7 +31,7 @@ std::string head_of(const fs::path& file) {
   return {bytes.data(), static_cast<std::size_t>(stream.gcount())};
 }
 
-/// The program named in a first line "#!program argument".
+/// Returns the program in a first line "#!program argument".
 std::optional<std::string> interpreter_of(const std::string& head) {
   if (head.rfind("#!", 0) != 0) return std::nullopt;
   const auto begin = head.find_first_not_of(" \t", 2);
@@ -67,7 +67,7 @@ std::string this_machine() {
   return names.machine;
 }
 
-/// Of one that is missing.
+/// Describes a missing interpreter.
 std::string interpreter_problem(const std::optional<std::string>& interpreter) {
   if (!interpreter) return {};
   if (interpreter->ends_with('\r'))
@@ -147,8 +147,8 @@ std::string explain_exec(const StartFailure& failure, const std::string& program
   }
 }
 
-/// The cgroup of this process, or the next above it, that has as many processes as it may. Empty if
-/// no cgroup is full.
+/// Returns the cgroup of this process, or its nearest ancestor, that has reached its limit of
+/// processes; empty if none has.
 std::string full_cgroup() {
   std::error_code error;
   for (const auto& cgroup : own_cgroups("/", "pids")) {
@@ -156,7 +156,7 @@ std::string full_cgroup() {
          folder = folder.parent_path()) {
       std::int64_t current = 0, most = 0;
       std::ifstream(folder / "pids.current") >> current;
-      // "max", no limit, is not a number.
+      // "max" (no limit) is not a number.
       if (std::ifstream(folder / "pids.max") >> most && current >= most)
         return "pids limit of cgroup " + folder.string() + ": " + std::to_string(most);
     }
@@ -164,7 +164,7 @@ std::string full_cgroup() {
   return "";
 }
 
-/// Which limit of the number of processes may have been reached when no cgroup is full.
+/// Describes the limit of processes that may have been reached if no cgroup is full.
 std::string process_limit() {
   rlimit limit{};
   ::getrlimit(RLIMIT_NPROC, &limit);
@@ -172,7 +172,7 @@ std::string process_limit() {
                                          : "ulimit -u is " + std::to_string(limit.rlim_cur);
 }
 
-/// "; NAME is N bytes", or nothing where the resource is not limited.
+/// Returns "; NAME is N bytes", or an empty text if the resource is not limited.
 std::string bytes_limit(const std::string& name, int resource) {
   rlimit limit{};
   ::getrlimit(resource, &limit);
@@ -190,7 +190,7 @@ std::string open_files_limit() {
   return "ulimit -n is " + std::to_string(limit.rlim_cur) + "; each worker needs six";
 }
 
-/// Of a fork or the start of a thread: the error and the limit that was reached.
+/// Describes a failed fork or thread creation: the error and the limit that was reached.
 std::string explain_shortage(const StartFailure& failure) {
   const std::string error =
       std::string(to_string(failure.step)) + ": " + std::strerror(failure.error_number);
@@ -213,7 +213,7 @@ std::string explain_shortage(const StartFailure& failure) {
 std::string problem_of_interpreter(const fs::path& script) {
   const auto interpreter = interpreter_of(head_of(script));
   std::error_code error;
-  // The kernel says of an empty name that the file has no format it knows.
+  // For an empty name, the kernel reports an unknown file format.
   if (!interpreter || interpreter->empty() || fs::exists(*interpreter, error) || error) return {};
   return interpreter_problem(interpreter);
 }

@@ -1,4 +1,4 @@
-// Says why a worker could not be started so that the operator can put it right.
+// Describes why a worker could not be started, with a remedy.
 #pragma once
 
 #include "launcher/process/process_start.hpp"
@@ -8,13 +8,13 @@
 
 namespace ddprun {
 
-/// Why the interpreter in the first line of this script is not found; empty if it is, or if the
-/// file is no script.
+/// Returns why the interpreter in the first line of this script is not found; empty if it is found,
+/// or if the file is not a script.
 std::string problem_of_interpreter(const std::filesystem::path& script);
 
-/// A sentence: the program, the reason and a hint. Looks at the program's file to tell a missing
-/// program from a missing interpreter and the like. `folder` is where it was to run; empty: this
-/// process' folder.
+/// Returns a sentence with the program, the reason and a hint. Reads the program's file to
+/// distinguish for example a missing program from a missing interpreter. `folder` is its working
+/// directory; empty: that of this process.
 std::string describe_start_failure(const StartFailure& failure, const std::string& program,
                                    const std::string& folder);
 

@@ -22,11 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The longest record that the kernel gives out.
+// Maximum size of a kernel record.
 constexpr std::size_t kKernelRecordBytes = 8192;
 
-/// The file with this process' counter of out-of-memory kills, or nothing. A group's counter
-/// includes those below it.
+/// Returns the file with this process' counter of out-of-memory kills, or an empty path. A group's
+/// counter includes its descendants.
 std::string find_counter_file() {
   std::error_code error;
   for (const auto& cgroup : own_cgroups("/", "memory")) {
@@ -89,7 +89,7 @@ bool OutOfMemoryWatch::has_killed(pid_t pid) {
   std::array<char, kKernelRecordBytes> record{};
   while (kernel_log_ >= 0) {
     const ssize_t count = ::read(kernel_log_, record.data(), record.size());
-    if (count < 0 && errno == EPIPE) continue;  // records were overwritten: go on with the oldest
+    if (count < 0 && errno == EPIPE) continue;  // overwritten: read the oldest
     if (count <= 0) break;
     const std::string_view line(record.data(), static_cast<std::size_t>(count));
     if (const auto killed = memory_kill_in(line)) kills_.note_named(*killed);

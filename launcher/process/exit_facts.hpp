@@ -1,5 +1,5 @@
-// What can be found out about a worker's failure once it has ended: its own error file, a core
-// dump, and whether the kernel killed it because memory ran out.
+// Collects facts about a worker's failure after its end: its error file, a core dump, and whether
+// the out-of-memory killer killed it.
 #pragma once
 
 #include "launcher/process/worker_group.hpp"
@@ -15,23 +15,23 @@
 
 namespace ddprun {
 
-/// The process that the out-of-memory killer killed according to this line of the kernel's log.
+/// Returns the process that the out-of-memory killer killed according to this line of the kernel's
+/// log.
 std::optional<pid_t> memory_kill_in(std::string_view line);
 
-/// The number behind the word `oom_kill` in memory.events (cgroup 2) or memory.oom_control
-/// (cgroup 1); 0 if it is not there.
+/// Returns the number after the word `oom_kill` in memory.events (cgroup 2) or memory.oom_control
+/// (cgroup 1); 0 if missing.
 std::int64_t memory_kills_in(std::string_view text);
 
-/// Whose deaths were out-of-memory kills, from the two things that the kernel tells: a log with
-/// names, which may be unreadable or name processes by another container's numbers, and a counter
-/// without names. Pure.
+/// Attributes deaths to the out-of-memory killer, from two sources: the kernel's log, which may be
+/// unreadable or use PIDs of another namespace, and a counter without PIDs. Pure.
 class OutOfMemoryKills {
  public:
   void note_named(pid_t pid) { named_.insert(pid); }
   void note_counted(std::int64_t kills) { unclaimed_ += kills; }
 
-  /// Whether the SIGKILL that `pid` died of was one of these. Each that was counted explains one
-  /// death.
+  /// Returns true if the SIGKILL of which `pid` died was an out-of-memory kill. Each counted kill
+  /// explains one death.
   bool claim(pid_t pid);
 
  private:
@@ -39,7 +39,7 @@ class OutOfMemoryKills {
   std::int64_t unclaimed_ = 0;
 };
 
-/// Knows which out-of-memory kills happened since it was made.
+/// Observes out-of-memory kills since its construction.
 class OutOfMemoryWatch {
  public:
   OutOfMemoryWatch();
@@ -48,7 +48,7 @@ class OutOfMemoryWatch {
   OutOfMemoryWatch(const OutOfMemoryWatch&) = delete;
   OutOfMemoryWatch& operator=(const OutOfMemoryWatch&) = delete;
 
-  /// Whether the kernel killed `pid`, a process that died of SIGKILL not sent by the agent.
+  /// Returns true if the kernel killed `pid`, a process that died of SIGKILL not sent by the agent.
   bool has_killed(pid_t pid);
 
  private:

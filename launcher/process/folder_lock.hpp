@@ -1,6 +1,6 @@
-// Marks a folder of a run, its cgroup or its temporary folder, as in use. The run's agent holds a
-// shared flock, which the kernel releases however the agent ends. A later start removes the folders
-// on which it gets an exclusive one. Any thread.
+// Marks the cgroup and the temporary folder of a run as in use. The run's agent holds a shared
+// flock, which the kernel releases however the agent ends. A later start removes folders on which
+// it gets an exclusive lock. Thread-safe.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -16,19 +16,19 @@ namespace ddprun {
 /// Length of random_word().
 inline constexpr std::size_t kWordLetters = 24;
 
-/// Random hexadecimal digits in lower case. Throws Error{Errc::system}.
+/// Returns random hexadecimal digits in lower case. Throws Error{Errc::system}.
 std::string random_word();
 
-/// True if `name` is `prefix` followed by a random_word().
+/// Returns true if `name` is `prefix` followed by a random_word().
 bool is_prefix_and_word(std::string_view name, std::string_view prefix);
 
-/// Opens the folder and marks it as in use until the descriptor is closed. Returns no descriptor
-/// and sets errno if it cannot: to EWOULDBLOCK or ENOENT if a later start is removing the folder.
-/// A relative path begins at `parent`.
+/// Opens the folder and marks it as in use until the descriptor is closed. On failure returns no
+/// descriptor and sets errno: EWOULDBLOCK or ENOENT if a later start is removing the folder. A
+/// relative path begins at `parent`.
 UniqueFd lock_folder(const std::filesystem::path& folder, int parent = AT_FDCWD);
 
-/// Opens a folder that no process has in use and keeps others from taking it into use. Returns no
-/// descriptor if it cannot.
+/// Opens a folder that is not in use, and prevents others from using it. Returns no descriptor on
+/// failure.
 UniqueFd lock_unused_folder(const std::filesystem::path& folder);
 
 }  // namespace ddprun

@@ -20,7 +20,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Lines of a worker's stacks in an event: a screen of the console.
+// Maximum lines of a worker's stacks in an event: a screen of the console.
 constexpr std::size_t kEventLinesMax = 60;
 
 void shorten(std::vector<std::string>& lines) {

@@ -1,5 +1,5 @@
-// Takes the stacks of the workers of a group, all at a time, and appends them to the workers'
-// files. Runs on the agent's one thread.
+// Takes the stacks of all workers of a group, one capture at a time, and appends them to the
+// workers' files. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/process/stack_captures.hpp"
@@ -21,7 +21,7 @@ class GroupStacks {
  public:
   struct Hooks {
     std::function<void(StacksTaken)> on_taken;
-    std::function<void()> on_idle;  ///< no request is left
+    std::function<void()> on_idle;  ///< all requests have been processed
   };
 
   /// The references outlive this object.
@@ -35,10 +35,10 @@ class GroupStacks {
   /// Takes stacks of workers that are to end, then calls `then`. Interrupts earlier requests.
   void take_last(std::shared_ptr<const void> owner, StackMoment moment, std::function<void()> then);
 
-  /// True until `on_idle`.
+  /// Returns true until `on_idle`.
   bool is_busy() const { return captures_.is_busy(); }
 
-  /// Processes of the tools that run now.
+  /// Returns the processes of the running tools.
   std::vector<pid_t> tools() const { return taker_.tools().pids(); }
 
   /// Kills the tools and takes no further stacks.

@@ -25,16 +25,18 @@ namespace ddprun {
 
 namespace {
 
-// Neither `pkill -f train.py` nor `pkill ddprun` may hit it along with the agent.
+// Not matched by `pkill -f train.py` or `pkill ddprun`, which would kill the guardian along with
+// the agent.
 constexpr std::string_view kTitle = "guardian of ";
-// Nobody waits for the guardian, but it must not stay for ever either.
+// No process waits for the guardian, but it must end eventually.
 constexpr auto kCleanUpLimit = std::chrono::seconds(60);
-// For the guardian to die of SIGKILL. One that hangs in the kernel is left to init.
+// Time for the guardian to die of SIGKILL. One that hangs in the kernel is left to init.
 constexpr auto kEndLimit = std::chrono::seconds(5);
-// A marker, two paths and a number; far below what a pipe holds, so that writing it does not block.
+// A marker, two paths and a number; far below the capacity of a pipe, so that writing does not
+// block.
 constexpr std::size_t kTaskBytesMax = 3 * 4096;
 
-/// A text of the pipe: it ends with a NUL.
+/// Texts in the pipe are terminated by NUL.
 std::string terminated(std::string text) {
   return text += '\0';
 }
@@ -49,14 +51,15 @@ std::string text_of(Guardian::Clock::time_point end) {
   return terminated(std::to_string(end.time_since_epoch().count()));
 }
 
-/// What the agent says. Whatever makes no sense was written by nobody who could be asked.
+/// Reads the agent's messages. Malformed input is not reported: there is no process to report it
+/// to.
 class Pipe {
  public:
   enum class News { text, time_passed, end_of_file };
 
   explicit Pipe(int fd) : fd_(fd) {}
 
-  /// The next text, unless the time comes first; what was written by then comes before it.
+  /// Returns the next text, or time_passed at `end`. Texts written before `end` are returned first.
   News next(std::optional<Guardian::Clock::time_point> end) {
     while (held_.find('\0') == std::string::npos) {
       const int limit = end ? milliseconds_to(*end) : -1;
@@ -71,16 +74,16 @@ class Pipe {
     return News::text;
   }
 
-  std::string text;  ///< the last one
+  std::string text;  ///< set by next()
 
  private:
-  /// Rounded up.
+  /// Rounds up.
   static int milliseconds_to(Guardian::Clock::time_point end) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Guardian::Clock::now());
     return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongestWait.count()));
   }
 
-  /// False at the end of the file.
+  /// Returns false at the end of file.
   bool read() {
     std::array<char, kTaskBytesMax> part{};
     const ssize_t count = ::read(fd_, part.data(), part.size());
@@ -96,7 +99,7 @@ class Pipe {
   std::string held_;
 };
 
-/// Nothing if the writer died too early to have anything cleaned up.
+/// Returns nullopt if the agent died before it started anything that needs cleanup.
 std::optional<GuardianTask> read_task(Pipe& pipe) {
   std::array<std::string, 4> texts;
   for (auto& text : texts) {
@@ -114,7 +117,7 @@ Guardian::Clock::time_point read_end(const std::string& text) {
       Guardian::Clock::duration(std::strtoll(text.c_str(), nullptr, 10)));
 }
 
-/// Until the agent's death.
+/// Returns at the agent's death.
 void guard(Pipe& pipe, const RunMembers& members) {
   std::optional<Guardian::Clock::time_point> end;
   while (true) {
@@ -144,7 +147,7 @@ void Guardian::start() {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw_system_error("guardian: pipe", errno);
   const UniqueFd reader(ends[0]);
   pipe_ = UniqueFd(ends[1]);
-  ::fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);  // a stopped guardian must not stop the agent
+  ::fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);  // a stopped guardian must not block the agent
   const auto text = text_of(task_) + (end_ ? text_of(*end_) : "");
   if (text.size() > kTaskBytesMax ||
       ::write(pipe_.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
@@ -172,15 +175,15 @@ void Guardian::start() {
 bool Guardian::put_off(Clock::time_point end) {
   const auto before = std::exchange(end_, end);
   const auto text = text_of(end);
-  // Whoever watches the guardian sees to one that has been killed.
+  // An error other than a full pipe means that the guardian was killed, which its watcher handles.
   const bool is_full = quiet_write(pipe_.get(), text.data(), text.size()) < 0 && errno == EAGAIN;
-  // What is in the pipe before that time is read before anything is done for it.
+  // The guardian reads messages that were in the pipe before its deadline before it acts on that.
   return !is_full && (!before || Clock::now() < *before);
 }
 
 void Guardian::end() noexcept {
   if (pid_ < 0) return;
-  // Not asked but killed: somebody may have stopped it.
+  // SIGKILL, since the guardian may be stopped.
   ::kill(pid_, SIGKILL);
   const auto deadline = Deadline::after(kEndLimit);
   pollfd ended{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
@@ -201,7 +204,7 @@ int be_guardian() {
   ::close(STDOUT_FILENO);
   ::close(STDERR_FILENO);
   RunMembers members(task->word, task->cgroup.empty() ? std::nullopt : Cgroup::open(task->cgroup));
-  // Last, so that who sees the name may rely on all the rest.
+  // Last, so that the name shows that the guardian is ready.
   ::prctl(PR_SET_NAME, "guardian", 0, 0, 0);
   guard(pipe, members);
   members.kill_until_none(Deadline::after(kCleanUpLimit));

@@ -1,11 +1,11 @@
-// A small process that cleans up when the agent dies without a chance to do so itself. It waits on
-// a pipe whose only writer is the agent: the end of file is the agent's death, however it came. If
-// the run depends on somebody else's word, the agent says over the pipe until when that is good:
-// after it the guardian kills what it guards although the agent lives, since that may be stopped.
+// A small process that cleans up if the agent dies without being able to. It waits on a pipe whose
+// only writer is the agent: the end of file is the agent's death, whatever its cause. If the run
+// depends on a lease, the agent sends its expiry through the pipe: at that time the guardian kills
+// the members even if the agent lives, since the agent may be stopped.
 //
-// The guardian is ddprun itself, started under another name: so it can be started at any time, by a
-// process with threads, too, and shares nothing with the agent but the descriptor of the temporary
-// folder. What it has to do stands in the pipe before it starts.
+// The guardian is ddprun itself, started under another name. It can therefore be started at any
+// time, also by a multi-threaded process, and shares only the descriptor of the temporary folder
+// with the agent. Its task is in the pipe before it starts.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -19,22 +19,22 @@
 
 namespace ddprun {
 
-/// What is to be cleaned up.
+/// Task of the guardian.
 struct GuardianTask {
   std::string word;                        ///< of the run's marker
-  std::filesystem::path cgroup;            ///< of the run; empty: it has none
+  std::filesystem::path cgroup;            ///< of the run; empty: none
   std::filesystem::path temporary_folder;  ///< empty: none
-  int temporary_folder_fd = -1;            ///< the same, open; above 2, stays the caller's
+  int temporary_folder_fd = -1;  ///< descriptor of the same folder, above 2, not owned; -1: none
 
   bool operator==(const GuardianTask&) const = default;
 };
 
 class Guardian {
  public:
-  /// `program` is ddprun.
+  /// `program`: path of ddprun.
   Guardian(std::string program, GuardianTask task);
 
-  /// Kills and reaps the guardian, which cleans up nothing then.
+  /// Kills and reaps the guardian, which then does not clean up.
   ~Guardian();
 
   Guardian(const Guardian&) = delete;
@@ -42,18 +42,19 @@ class Guardian {
 
   using Clock = std::chrono::steady_clock;
 
-  /// Starts the guardian, in the place of one before it. Does not wait for its exec. Throws
+  /// Starts the guardian, replacing an earlier one. Does not wait for its exec. Throws
   /// Error{Errc::system}.
   void start();
 
-  /// From now on the guardian kills what it guards at `end`. False if it may have begun to do so,
-  /// or cannot be told: another one has to be started before there is anything new to guard.
+  /// Makes the guardian kill the members at `end`, unless called again before. Returns false if it
+  /// may already have begun to, or cannot be reached; the caller must then start another guardian
+  /// before it starts new members.
   bool put_off(Clock::time_point end);
 
-  /// -1: there is none.
+  /// -1: not running.
   pid_t pid() const { return pid_; }
 
-  /// Can be read when the guardian has ended.
+  /// Readable when the guardian has ended.
   int pidfd() const { return pidfd_.get(); }
 
  private:
@@ -61,16 +62,17 @@ class Guardian {
 
   std::string program_;
   GuardianTask task_;
-  std::optional<Clock::time_point> end_;  ///< when it kills; nothing: with the agent's death only
+  std::optional<Clock::time_point> end_;  ///< of the members; nullopt: with the agent
   pid_t pid_ = -1;
   UniqueFd pidfd_;
   UniqueFd pipe_;
 };
 
-/// Whether a program with this argv[0] was started to be a guardian.
+/// Returns true if argv[0] is that of a guardian.
 bool is_guardian(std::string_view name);
 
-/// The guardian's main: waits for the end of standard input and cleans up. Returns the exit code.
+/// Main function of the guardian: waits for the end of standard input and cleans up. Returns the
+/// exit code.
 int be_guardian();
 
 }  // namespace ddprun

@@ -24,8 +24,8 @@ namespace ddprun {
 
 namespace {
 
-/// A descriptor below 3 that is closed would be given to the next file that is opened, and workers
-/// would take it for a standard stream.
+/// A closed descriptor below 3 would be reused for the next opened file, and workers would treat
+/// that as a standard stream.
 void open_missing_standard_streams() noexcept {
   int fd = ::open("/dev/null", O_RDWR);
   while (fd >= 0 && fd <= STDERR_FILENO) fd = ::dup(fd);
@@ -35,7 +35,7 @@ void open_missing_standard_streams() noexcept {
 /// Ignored on purpose: by nohup, or by a parent without a terminal.
 constexpr std::array kMayStayIgnored = {SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU};
 
-/// With SIGCHLD ignored, for example, no worker's exit status could be read.
+/// If SIGCHLD is ignored, for example, the exit status of workers is lost.
 void reset_signals() noexcept {
   for (int signal = 1; signal < NSIG; ++signal) {
     struct sigaction action {};
@@ -51,12 +51,12 @@ void reset_signals() noexcept {
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
 }
 
-/// True if a sandbox has refused the call; other errors come from the arguments of the probe.
+/// Returns true if a sandbox has rejected the call; other errors result from the probe's arguments.
 bool is_refusal(long result) {
   return result < 0 && (errno == EPERM || errno == EACCES || errno == ENOSYS);
 }
 
-/// Returns the name of the first refused system call, with its error in errno, or null.
+/// Returns the name of the first rejected system call, with its error in errno, or null.
 const char* refused_system_call() {
   const UniqueFd event(::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
   if (event.get() < 0) return is_refusal(-1) ? "eventfd2" : nullptr;

@@ -1,5 +1,5 @@
-// What ddprun's own process inherits: standard streams, signals and limits from its parent, and the
-// system calls that a sandbox around it permits. For main().
+// Handles the state that ddprun inherits: standard streams, signals and limits, and the system
+// calls that a sandbox permits. For main().
 #pragma once
 
 #include <optional>
@@ -7,17 +7,17 @@
 
 namespace ddprun {
 
-/// Opens standard streams that are closed, unblocks all signals and gives them their default
-/// dispositions. SIGHUP stays ignored (nohup) and so do the signals of job control (a parent
-/// without a terminal).
+/// Opens standard streams that are closed, unblocks all signals and resets their dispositions.
+/// SIGHUP stays ignored (nohup), as do the signals of job control (a parent without a terminal).
 void reset_inherited_state() noexcept;
 
-/// Each worker takes six descriptors while it starts and has one or two connections to the store;
-/// the usual soft limit of 1,024 ends at some hundred workers. The workers get the old one back.
+/// Raises the soft limit: each worker uses six descriptors during its start and one or two
+/// connections to the store, so the usual limit of 1,024 suffices only for some hundred workers.
+/// Workers get the original limit.
 void raise_limit_of_open_files() noexcept;
 
-/// Probes the system calls whose refusal would make a run hang, spin or report a false result, and
-/// /proc. Returns the first problem with its remedy, or nothing.
+/// Probes /proc and the system calls without which a run would hang, spin or report wrong results.
+/// Returns the first problem with its remedy, or nullopt.
 std::optional<std::string> system_problem();
 
 }  // namespace ddprun

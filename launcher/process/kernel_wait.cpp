@@ -23,7 +23,7 @@ struct NamedCall {
   bool has_descriptor;  ///< as its first argument
 };
 
-// Those that can wait for a file system, a device or a peer. Others are named by their number.
+// System calls that can wait for a file system, a device or a peer. Others are shown by number.
 constexpr std::array kCalls{NamedCall{SYS_read, "read", true},
                             NamedCall{SYS_write, "write", true},
                             NamedCall{SYS_pread64, "pread64", true},
@@ -72,7 +72,7 @@ fs::path path_of(pid_t pid, pid_t thread) {
   return fs::path("/proc") / std::to_string(pid) / "task" / std::to_string(thread);
 }
 
-/// '\0' if there is no such thread.
+/// Returns '\0' if there is no such thread.
 char state_of(pid_t pid, pid_t thread) {
   return parse_process_state(read_text(path_of(pid, thread) / "stat")).letter;
 }
@@ -84,7 +84,7 @@ std::optional<SystemCall> parse_system_call(std::string_view text) {
   std::string number, argument;
   SystemCall call;
   if (!(words >> number >> argument) || !parse_number(number, call.number)) return std::nullopt;
-  // The argument of system call -1 is a stack pointer. Others may have the highest bit set.
+  // For system call -1 the argument is a stack pointer. For others the highest bit may be set.
   if (call.number < 0) return std::nullopt;
   if (!parse_number(argument, call.first_argument)) call.first_argument = -1;
   return call;

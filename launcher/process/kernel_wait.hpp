@@ -1,5 +1,5 @@
-// What a process that SIGKILL has not ended waits for in the kernel, from /proc. Nothing here waits
-// for the file system on which that process hangs. Any thread.
+// Describes what a process that survives SIGKILL waits for in the kernel, from /proc. Does not
+// access the file system on which that process hangs. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -11,30 +11,31 @@
 
 namespace ddprun {
 
-/// Of one thread. Fields that this user may not read are empty.
+/// State of one thread. Fields that this user may not read are empty.
 struct KernelWait {
   char state = '\0';                 ///< as in /proc/PID/stat; '\0': no such process
   std::string system_call{};         ///< e.g. "read"
-  std::string file{};                ///< of the descriptor that is its first argument
-  std::string function{};            ///< of the kernel, from /proc/PID/wchan
-  std::vector<std::string> stack{};  ///< functions of the kernel, innermost first
+  std::string file{};                ///< of the descriptor in its first argument
+  std::string function{};            ///< kernel function, from /proc/PID/wchan
+  std::vector<std::string> stack{};  ///< kernel functions, innermost first
 
   bool operator==(const KernelWait&) const = default;
 };
 
-/// Of the first thread in state D, otherwise of the first that has not ended.
+/// Returns the wait of the first thread in state D, otherwise of the first that has not ended.
 KernelWait kernel_wait(pid_t pid);
 
-/// E.g. "state D (uninterruptible sleep) in read of /data/a.bin, waiting in request_wait_answer".
+/// Returns "state D (uninterruptible sleep) in read of /data/a.bin, waiting in request_wait_answer"
+/// or similar.
 std::string describe(const KernelWait& wait);
 
-/// "65 s after SIGKILL", or with a decimal below 10 s.
+/// Returns "65 s after SIGKILL"; with a decimal below 10 s.
 std::string after_sigkill(std::chrono::duration<double> time);
 
-/// "process 17 (python3)"; the name is left out if it cannot be read.
+/// Returns "process 17 (python3)", without the name if that cannot be read.
 std::string process_and_name(pid_t pid);
 
-/// Number and first argument, from the text of /proc/PID/syscall. Nothing if the thread is in none.
+/// Number and first argument, from the text of /proc/PID/syscall; nullopt outside a system call.
 struct SystemCall {
   long number = -1;
   long first_argument = 0;
@@ -43,7 +44,7 @@ struct SystemCall {
 };
 std::optional<SystemCall> parse_system_call(std::string_view text);
 
-/// The functions in the text of /proc/PID/stack, at most kStackFunctionsMax of them.
+/// Returns the functions in the text of /proc/PID/stack, at most kStackFunctionsMax.
 inline constexpr std::size_t kStackFunctionsMax = 8;
 std::vector<std::string> parse_kernel_stack(std::string_view text);
 

@@ -1,4 +1,4 @@
-// A time limit of a run: calls a function once, unless it is cancelled before. One thread.
+// A time limit of a run: calls a function once unless cancelled. Single-threaded.
 #pragma once
 
 #include "rendezvous/base/run_clock.hpp"
@@ -15,7 +15,7 @@ class LimitTimer {
  public:
   explicit LimitTimer(const boost::asio::any_io_executor& executor) : timer_(executor) {}
 
-  /// Calls `on_expiry` at `when`, unless the timer is started again, cancelled or destroyed before.
+  /// Calls `on_expiry` at `when`, unless the timer is restarted, cancelled or destroyed before.
   void start(RunClock::time_point when, std::function<void()> on_expiry) {
     timer_.expires_at(when);
     on_expiry_ = std::move(on_expiry);
@@ -33,8 +33,8 @@ class LimitTimer {
  private:
   void wait() {
     timer_.async_wait([this, owner = std::weak_ptr(owner_)](boost::system::error_code error) {
-      // A handler that is due is called without an error even if the timer has been destroyed or
-      // started again since, or if the run was suspended since.
+      // A due handler is called without an error even if the timer has been destroyed or restarted,
+      // or the run was suspended, in the meantime.
       if (error || owner.expired() || !on_expiry_) return;
       if (RunClock::now() < timer_.expiry()) return wait();
       std::exchange(on_expiry_, nullptr)();
@@ -43,7 +43,7 @@ class LimitTimer {
 
   RunTimer timer_;
   std::function<void()> on_expiry_;
-  std::shared_ptr<const bool> owner_ = std::make_shared<const bool>(true);  ///< goes with the timer
+  std::shared_ptr<const bool> owner_ = std::make_shared<const bool>(true);  ///< expires with this
 };
 
 }  // namespace ddprun

@@ -19,7 +19,7 @@ bool is_readable(int fd) {
   return ::poll(&ready, 1, 0) > 0;
 }
 
-/// Registers a descriptor that stays its owner's, and lets go of it however the wait ends.
+/// Registers a descriptor without owning it, and releases it however the wait ends.
 class Borrowed {
  public:
   Borrowed(asio::posix::stream_descriptor& descriptor, asio::posix::stream_descriptor*& current)
@@ -43,8 +43,8 @@ class Borrowed {
 LimitedWait::LimitedWait(asio::any_io_executor executor) : executor_(std::move(executor)) {}
 
 asio::awaitable<bool> LimitedWait::until_readable(int fd) {
-  // Asio may report for this descriptor what was true of another with its number, and the run may
-  // have been suspended, so each return is checked.
+  // Checked after each return: Asio may report an event of another descriptor with the same number,
+  // and the run may have been suspended.
   while (!is_readable(fd)) {
     if (is_over()) co_return false;
     co_await wait(fd, Descriptor::wait_read);

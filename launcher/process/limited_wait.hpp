@@ -1,5 +1,5 @@
-// Waits for descriptors, one after the other, within one time limit of the run. The limit can be
-// ended early. One thread.
+// Waits for descriptors in sequence, within one time limit of the run, which can be ended early.
+// Single-threaded.
 #pragma once
 
 #include "rendezvous/base/run_clock.hpp"
@@ -14,19 +14,18 @@ class LimitedWait {
  public:
   explicit LimitedWait(boost::asio::any_io_executor executor);
 
-  /// Starts the limit; waits before it return at once.
+  /// Starts the limit. Waits before this call return immediately.
   void begin(RunClock::duration allowed) { limit_ = RunClock::now() + allowed; }
 
   bool is_over() const { return RunClock::now() >= limit_; }
 
-  /// True when the descriptor can be read, false when the limit has passed first.
+  /// Returns true when the descriptor is readable, false if the limit passes first.
   boost::asio::awaitable<bool> until_readable(int fd);
 
-  /// Returns when the descriptor reports a change by POLLPRI, when the limit has passed, or for no
-  /// reason.
+  /// Returns when the descriptor reports POLLPRI or the limit has passed; may return spuriously.
   boost::asio::awaitable<void> until_change(int fd);
 
-  /// The limit has passed now.
+  /// Ends the limit now.
   void end();
 
  private:

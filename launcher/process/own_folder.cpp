@@ -20,8 +20,8 @@ std::optional<uid_t> owner_of(int fd) {
   return fd >= 0 && ::fstat(fd, &status) == 0 ? std::optional(status.st_uid) : std::nullopt;
 }
 
-/// A file system may give all files another owner than their creator, as NFS does for root: then
-/// the owner of a new file tells.
+/// A file system may assign another owner to new files, as NFS does for root; the owner of a new
+/// file is then authoritative.
 bool is_own(int folder) {
   const auto owner = owner_of(folder);
   if (owner == ::geteuid()) return true;

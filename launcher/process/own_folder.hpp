@@ -1,5 +1,4 @@
-// Folders that ddprun creates and removes where another user may rename and replace them. Any
-// thread.
+// Creates and removes folders in places where other users may rename and replace them. Thread-safe.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -10,14 +9,15 @@
 
 namespace ddprun {
 
-/// Creates the folder in `parent` unless it exists, and opens it by O_PATH. Returns no descriptor
-/// and sets errno on an error: EPERM if it belongs to another user than what this process creates.
+/// Creates the folder in `parent` unless it exists, and opens it with O_PATH. On failure returns no
+/// descriptor and sets errno: EPERM if the folder's owner is not the one that new files of this
+/// process get.
 UniqueFd make_own_folder(int parent, const std::string& name, mode_t mode);
 
-/// A path that leads to the open folder whatever its own path is.
+/// Returns a path to the open folder that remains valid if the folder is moved.
 std::filesystem::path path_of_descriptor(int folder);
 
-/// Removes all that is in the open folder, as far as possible; follows no symbolic link.
+/// Removes the contents of the open folder as far as possible. Does not follow symbolic links.
 void remove_contents(int folder);
 
 }  // namespace ddprun

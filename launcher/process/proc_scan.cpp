@@ -19,25 +19,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the kernel's sched.h, stable since 2.4 and 2.6.
+// From the kernel's sched.h; stable since 2.4 and 2.6.
 constexpr unsigned long kExitingFlag = 0x4;            // PF_EXITING
 constexpr unsigned long kKernelThreadFlag = 0x200000;  // PF_KTHREAD
-// See proc(5): flags are the 9th, the addresses of code the 26th, those of the environment the 50th
-// and 51st.
+// See proc(5): flags are the 9th field, the addresses of code begin with the 26th, those of the
+// environment are the 50th and 51st.
 constexpr int kFieldsFromFlagsToCode = 16;
 constexpr int kFieldsFromCodeToEnvironment = 23;
-// Far above what execve takes by default (a quarter of an 8 MiB stack); bounds a sweep's memory.
+// Far above what execve accepts by default (a quarter of an 8 MiB stack); bounds a sweep's memory.
 constexpr std::size_t kEnvironmentBytesMax = 8U << 20;
 
-// One call of read sees the environment of one program; between two the process may execute
-// another.
+// A single read sees the environment of one program; the process may exec between two reads.
 constexpr std::size_t kPartBytes = 1U << 15;
 
 UniqueFd open_to_read(const std::string& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
 }
 
-/// What can be read of the file: nothing if its process has gone, also in between (ESRCH).
+/// Returns the readable content; empty if the process has ended, also in between (ESRCH).
 std::string read_bounded(int fd, std::size_t bytes_max) {
   std::string text;
   std::array<char, kPartBytes> part{};
@@ -57,12 +56,12 @@ std::string proc_path(pid_t pid, const std::string& file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
-/// Of its thread `thread`.
+/// Path of a file of the process' thread `thread`.
 std::string task_path(pid_t pid, pid_t thread, const char* file) {
   return proc_path(pid, "task/" + std::to_string(thread) + "/" + file);
 }
 
-/// Whether the mask of signals that the text of /proc/PID/status gives for `field` has the signal.
+/// Returns true if the signal mask `field` in the text of /proc/PID/status contains the signal.
 bool has_signal(std::string_view status_text, std::string_view field, int signal) {
   const auto name = "\n" + std::string(field) + ":\t";
   const auto begin = status_text.find(name);
@@ -73,8 +72,8 @@ bool has_signal(std::string_view status_text, std::string_view field, int signal
   return (mask >> (signal - 1) & 1) != 0;
 }
 
-/// The first three of the line "FIELD:\tREAL\tEFFECTIVE\tSAVED\tFILE SYSTEM" in the text of
-/// /proc/PID/status; empty if there are not so many.
+/// Returns the first three IDs of the line "FIELD:\tREAL\tEFFECTIVE\tSAVED\tFILE SYSTEM" in the
+/// text of /proc/PID/status; nullopt if there are fewer.
 std::optional<std::array<unsigned, 3>> ids_in(std::string_view status_text,
                                               std::string_view field) {
   const auto name = "\n" + std::string(field) + ":";
@@ -101,7 +100,7 @@ bool ProcessState::is_kernel_thread() const {
 }
 
 ProcessState parse_process_state(std::string_view stat_text) {
-  // pid (name) state ppid pgrp session tty tpgid flags …; the name may hold anything but NUL.
+  // pid (name) state ppid pgrp session tty tpgid flags …; the name may contain any byte but NUL.
   const auto name_end = stat_text.rfind(')');
   if (name_end == std::string_view::npos) return {};
   std::istringstream fields{std::string(stat_text.substr(name_end + 1))};
@@ -119,7 +118,7 @@ ProcessState parse_process_state(std::string_view stat_text) {
   std::size_t end = 0;
   fields >> code;
   skip(kFieldsFromCodeToEnvironment);
-  // The kernel writes the address of the code last, and shows 1 without permission.
+  // The kernel sets the address of the code last, and shows 1 without permission.
   if (fields >> begin >> end && code > 1) state.environment_bytes = end - begin;
   int status = 0;
   if (state.is_exiting() && fields >> status) state.exit_status = status;

@@ -1,5 +1,4 @@
-// What /proc tells of processes: few lines of text, parsed with care because a process may end at
-// any moment. Any thread.
+// Reads /proc. Tolerates processes that end at any moment. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,38 +12,38 @@
 namespace ddprun {
 
 /// From /proc/PID/stat: the state letter ('R', 'S', 'D', 'Z' …, or '\0' if there is no such
-/// process), the kernel's flags, and of a process on its way out what waitpid will give as its
-/// status, which is set before the process lets go of its memory and mutexes.
+/// process), the kernel's flags, and for an exiting process the status that waitpid will return,
+/// which is set before the process releases its memory and mutexes.
 struct ProcessState {
   char letter = '\0';
   unsigned long flags = 0;
-  /// Empty in execve, before the new program has its environment, and without permission to trace
-  /// the process.
+  /// nullopt during execve, before the new program has its environment, and without permission to
+  /// trace the process.
   std::optional<std::size_t> environment_bytes;
   std::optional<int> exit_status;
 
-  /// The process is on its way out: its exit cannot be stopped any more.
+  /// Returns true if the process is exiting, which is irreversible.
   bool is_exiting() const;
 
   bool is_kernel_thread() const;
 };
 
-/// Parses the text of /proc/PID/stat. Malformed text gives a ProcessState of no process.
+/// Parses the text of /proc/PID/stat. Malformed text results in the state of a missing process.
 ProcessState parse_process_state(std::string_view stat_text);
 
 ProcessState process_state(pid_t pid);
 
-/// True if the process has ended but has not been reaped. False while any of its threads is left,
-/// even if the first one has ended.
+/// Returns true if the process has ended but has not been reaped; false while any of its threads
+/// remains, even if the first one has ended.
 bool is_zombie(pid_t pid);
 
-/// True if the text of /proc/PID/status says that the process ignores the signal.
+/// Returns true if, by the text of /proc/PID/status, the process ignores the signal.
 bool status_ignores(std::string_view status_text, int signal);
 
-/// True if the process exists and ignores the signal.
+/// Returns true if the process exists and ignores the signal.
 bool ignores(pid_t pid, int signal);
 
-/// A user and a group by their numbers.
+/// IDs of a user and a group.
 struct UserIds {
   uid_t user = 0;
   gid_t group = 0;
@@ -52,48 +51,49 @@ struct UserIds {
   bool operator==(const UserIds&) const = default;
 };
 
-/// The user of a process, from the text of /proc/PID/status: the first of its real, effective and
-/// saved user ids that is not root's, with the group beside it; root only if all three are. Empty
-/// if the text is malformed: the user is unknown.
+/// Returns the user of a process, from the text of /proc/PID/status: the first of its real,
+/// effective and saved user IDs that is not root's, with the corresponding group; root only if all
+/// three are. Returns nullopt if the text is malformed.
 std::optional<UserIds> user_of(std::string_view status_text);
 
-/// Empty also if there is no such process.
+/// Returns nullopt also if there is no such process.
 std::optional<UserIds> user_of(pid_t pid);
 
-/// The file that the process executes, without its folder ("python3.11"); empty if it is not told.
+/// Returns the name of the process' executable without its folder ("python3.11"); empty if
+/// unreadable.
 std::string executable_name(pid_t pid);
 
-/// True if the process has a handler for the signal.
+/// Returns true if the process has a handler for the signal.
 bool catches(pid_t pid, int signal);
 
-/// The ids of the process' threads, the first one's (the process' own) first.
+/// Returns the IDs of the process' threads, beginning with the first one (the process ID).
 std::vector<pid_t> thread_ids(pid_t pid);
 
-/// The name of one of its threads; empty if there is no such thread.
+/// Returns the name of a thread; empty if there is no such thread.
 std::string thread_name(pid_t pid, pid_t thread);
 
-/// A line for each thread: its name, its state and what it waits for in the kernel.
+/// Returns a line for each thread: its name, its state and the kernel function in which it waits.
 std::string thread_states(pid_t pid);
 
-// Some 20,000 mappings; a process may have 65,530, of which most belong to no file.
+// Some 20,000 mappings. A process may have 65,530, most of which belong to no file.
 inline constexpr std::size_t kMapsBytesMax = 2U << 20;
 
-/// The text of /proc/PID/maps, which only the same user and the mighty may read; no more of it than
-/// kMapsBytesMax.
+/// Returns the text of /proc/PID/maps, at most kMapsBytesMax. Only the same user and privileged
+/// processes may read it.
 std::string memory_map(pid_t pid);
 
-/// True if the environment that the process was started with has the variable `name` with a text
-/// that contains `value`. Empty while the process is in execve: between its old and its new
-/// program it has no environment. False if the environment may not be read.
+/// Returns true if the initial environment of the process has the variable `name` with a value that
+/// contains `value`. Returns nullopt during execve: the old program's environment is gone and the
+/// new one's does not exist yet. Returns false if the environment is not readable.
 std::optional<bool> has_in_environment(pid_t pid, std::string_view name, std::string_view value);
 
-/// Calls `visit` with the id of each process, in ascending order.
+/// Calls `visit` with the ID of each process, in ascending order.
 void for_each_process(const std::function<void(pid_t)>& visit);
 
-/// The children of a process, those that have ended but have not been reaped included.
+/// Returns the children of a process, including those that have ended but have not been reaped.
 std::vector<pid_t> children_of(pid_t pid);
 
-/// Those of this process.
+/// Returns the children of this process.
 std::vector<pid_t> children();
 
 }  // namespace ddprun

@@ -13,8 +13,8 @@ namespace ddprun {
 
 namespace {
 
-// How much more likely than the agent a worker is to be killed when memory runs out, in
-// thousandths of the memory.
+// Offset to the agent's oom_score_adj, in thousandths of the memory: workers are killed before the
+// agent.
 constexpr int kOomScoreAboveAgent = 100;
 
 std::vector<const char*> pointers_to(const std::vector<std::string>& strings) {
@@ -25,7 +25,7 @@ std::vector<const char*> pointers_to(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-/// Bits of CPUs or nodes, as the kernel takes them.
+/// Bit mask of CPUs or nodes in the kernel's format.
 std::vector<unsigned long> mask_of(const std::vector<int>& bits) {
   constexpr int kBits = 8 * sizeof(unsigned long);
   std::vector<unsigned long> mask;
@@ -37,8 +37,7 @@ std::vector<unsigned long> mask_of(const std::vector<int>& bits) {
   return mask;
 }
 
-/// This process' oom_score_adj, open for writing since before its memory became private; -1: its
-/// memory is not.
+/// oom_score_adj of this process, opened before its memory became private; -1: not private.
 UniqueFd& held_oom_score() {
   static UniqueFd file;
   return file;
@@ -55,8 +54,8 @@ OomScores oom_scores(bool outlives_agent) {
   return {.own = std::to_string(own), .of_child = std::to_string(outlives_agent ? own : raised)};
 }
 
-/// Gives this process the score of its child for as long as it lives, if the memory of both is
-/// private: then the kernel lets the child write none before its exec, but it inherits one.
+/// Sets the OOM score of this process to its child's for the lifetime of this object, if memory is
+/// private: the kernel then does not let the child write it before exec, but the child inherits it.
 class LentOomScore {
  public:
   explicit LentOomScore(const OomScores& scores) : own_(scores.own) { write(scores.of_child); }
@@ -67,7 +66,7 @@ class LentOomScore {
  private:
   static void write(const std::string& score) {
     const int file = held_oom_score().get();
-    // As in the child an error does not matter.
+    // Errors are ignored, as in the child.
     if (file >= 0 && ::pwrite(file, score.data(), score.size(), 0) < 0) return;
   }
 
@@ -87,7 +86,7 @@ rlimit worker_limit(std::uint64_t open_files_max) {
   return limit;
 }
 
-/// Both limits at most so high; 0: unchanged.
+/// Returns both limits, reduced to `most`; 0: unchanged.
 rlimit lowered(__rlimit_resource resource, std::uint64_t most) {
   rlimit limit{};
   ::getrlimit(resource, &limit);
@@ -97,15 +96,15 @@ rlimit lowered(__rlimit_resource resource, std::uint64_t most) {
   return limit;
 }
 
-/// A launcher in the mode of Boost.Process v2: called with a program, its arguments and
-/// initialisers. Boost's own launchers do not serve here: they tell Asio of the fork in the child,
-/// which in the vfork form damages the parent's reactor; they call exit() when exec fails, leak
-/// descriptors between two that are kept, and know neither pidfd nor cgroup.
+/// A launcher in the style of Boost.Process v2: called with a program, its arguments and
+/// initialisers. Boost's own launchers are unsuitable: they notify Asio of the fork in the child,
+/// which damages the parent's reactor with vfork; they call exit() if exec fails; they leak
+/// descriptors between two that are kept; and they support neither pidfd nor cgroup.
 struct PidfdLauncher {
   const char* const* environment = nullptr;
   int cgroup_fd = -1;
   bool may_use_clone3 = true;
-  bool is_born_outside = false;  ///< of the cgroup
+  bool is_born_outside = false;  ///< outside the cgroup
 
   template <typename... Initialisers>
   std::variant<ForkedProcess, StartFailure> operator()(const char* program,
@@ -132,8 +131,8 @@ struct PidfdLauncher {
     return {.step = StartStep::fork, .error_number = error_number};
   }
 
-  /// A plain copy of the process rather than one that shares its memory until exec: with an agent
-  /// of a few MiB the copy costs some 0.1 ms and nothing that the child does can harm the parent.
+  /// Copies the process rather than sharing its memory until exec: with an agent of a few MiB the
+  /// copy costs some 0.1 ms, and the child cannot damage the parent.
   pid_t fork_with_pidfd(int& pidfd) {
     clone_args arguments{};
     arguments.flags = CLONE_PIDFD;
@@ -146,7 +145,7 @@ struct PidfdLauncher {
     long child = -1;
     errno = ENOSYS;
     if (may_use_clone3) child = ::syscall(SYS_clone3, &arguments, sizeof(arguments));
-    // Some sandboxes answer EPERM to what they do not know.
+    // Some sandboxes return EPERM for unknown system calls.
     if (child < 0 && (errno == ENOSYS || errno == EPERM)) {
       child = ::syscall(SYS_clone, SIGCHLD | CLONE_PIDFD, nullptr, &pidfd, nullptr, nullptr);
       is_born_outside = true;
@@ -174,7 +173,7 @@ struct PidfdLauncher {
   }
 };
 
-/// Enters the cgroup unless the kernel has done it.
+/// Enters the cgroup if the kernel has not done so.
 struct EnterCgroupIfOutside {
   static constexpr StartStep kStep = StartStep::cgroup;
 
@@ -227,7 +226,7 @@ void make_memory_private() {
   if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
     throw_system_error("prctl(PR_SET_DUMPABLE), which hides the run's secret", errno);
   }
-  // The second call finds a file that cannot be opened any more.
+  // A second call cannot open the file and keeps the first descriptor.
   if (score.get() >= 0) held_oom_score() = std::move(score);
 }
 

@@ -1,7 +1,7 @@
-// The start of a process from its fork to its exec: everything is prepared before the fork, and the
-// child does its steps by raw system calls alone. Knows nothing of what becomes of the process
-// afterwards (see worker_process.hpp). Runs on a thread that lives as long as the process shall:
-// the parent-death signal is tied to it.
+// Starts a process, from its fork to its exec. Everything is prepared before the fork, and the
+// child executes raw system calls only. Does not manage the process afterwards (see
+// worker_process.hpp). Runs on a thread that outlives the process: the parent-death signal is bound
+// to that thread.
 #pragma once
 
 #include "launcher/process/proc_scan.hpp"
@@ -16,57 +16,57 @@
 
 namespace ddprun {
 
-/// The steps of a start in their order; the child does those between fork and exec.
+/// Steps of a start in order. The child executes those between fork and exec.
 enum class StartStep : int {
   files,  ///< folders, log files, pipes, the cgroup
   fork,
-  parent_death,      ///< asking to be killed with the agent
-  session,           ///< becoming the leader of its own session
-  signals,           ///< default handlers
-  cgroup,            ///< entering the cgroup, where the kernel does not do it while forking
-  affinity,          ///< the CPUs to run on, and the memory near them
+  parent_death,      ///< requests the parent-death signal
+  session,           ///< becomes the leader of its own session
+  signals,           ///< resets signal handlers
+  cgroup,            ///< enters the cgroup, if the kernel has not done so at the fork
+  affinity,          ///< CPU affinity, and memory near those CPUs
   standard_streams,  ///< descriptors 0, 1 and 2
-  descriptors,       ///< closing all others
+  descriptors,       ///< closes all others
   limits,            ///< of open files, memory and processor time
   folder,            ///< chdir
-  user,              ///< becoming another user
+  user,              ///< switches to another user
   exec,
-  thread,  ///< of the agent, which watches all workers
+  thread,  ///< the agent's thread that watches all workers
 };
 
-/// The name of `step` as it stands in events, e.g. "exec".
+/// Returns the name of `step` in events, for example "exec".
 const char* to_string(StartStep step) noexcept;
 
-/// Everything about the process to start, complete: the child allocates and looks up nothing.
+/// Complete description of the process to start: the child neither allocates nor looks up anything.
 struct ProcessRequest {
-  std::string program;                   ///< a path; empty: the first argument
+  std::string program;                   ///< path; empty: the first argument
   std::vector<std::string> arguments;    ///< the program's name first
-  std::vector<std::string> environment;  ///< NAME=value, all of it
-  std::string folder;                    ///< to run in; empty: this process'
-  std::vector<int> cpus;                 ///< affinity; empty: this process'
-  int memory_node = -1;                  ///< NUMA node to prefer; -1: this process' policy
-  std::uint64_t open_files_max = 0;      ///< soft limit; 0: this process'
+  std::vector<std::string> environment;  ///< NAME=value; complete
+  std::string folder;                    ///< working directory; empty: that of this process
+  std::vector<int> cpus;                 ///< affinity; empty: that of this process
+  int memory_node = -1;                  ///< preferred NUMA node; -1: policy of this process
+  std::uint64_t open_files_max = 0;      ///< soft limit; 0: that of this process
   int standard_input = -1;               ///< a descriptor above 2; -1: /dev/null
   int standard_output = -1;              ///< descriptors above 2
   int standard_error = -1;
-  int kept_descriptor = -1;           ///< inherited under its own number; -1: none
-  int cgroup_fd = -1;                 ///< directory of the cgroup to start in; -1: this process'
-  std::uint64_t data_bytes_max = 0;   ///< of writable memory; 0: this process' limit
-  std::uint64_t cpu_seconds_max = 0;  ///< 0: this process' limit
-  std::optional<UserIds> user{};      ///< without other groups; empty: this process'
-  bool outlives_agent = false;  ///< no parent-death signal; ignores signals, is not killed first
-  bool may_use_clone3 = true;   ///< false: as if the kernel (or a seccomp filter) had none
+  int kept_descriptor = -1;  ///< inherited under the same number; -1: none
+  int cgroup_fd = -1;        ///< directory of the cgroup to start in; -1: that of this process
+  std::uint64_t data_bytes_max = 0;   ///< of writable memory; 0: limit of this process
+  std::uint64_t cpu_seconds_max = 0;  ///< 0: limit of this process
+  std::optional<UserIds> user{};  ///< without supplementary groups; nullopt: that of this process
+  bool outlives_agent = false;    ///< no parent-death signal or raised OOM score; ignores signals
+  bool may_use_clone3 = true;     ///< false: simulates a kernel or seccomp filter without clone3
 };
 
-/// Why a process did not get past exec.
+/// Why the exec of a process has not succeeded.
 struct StartFailure {
   StartStep step = StartStep::exec;
-  int error_number = 0;  ///< an errno value; ETIMEDOUT: exec timed out
+  int error_number = 0;  ///< errno value; ETIMEDOUT: exec timed out
 
   bool operator==(const StartFailure&) const = default;
 };
 
-/// What the child writes into the status pipe if it cannot get past exec.
+/// Written by the child into the status pipe if it cannot exec.
 struct StatusRecord {
   StartStep step;
   int error_number;
@@ -76,17 +76,16 @@ struct StatusRecord {
 struct ForkedProcess {
   pid_t pid = -1;
   UniqueFd pidfd;
-  UniqueFd status;  ///< ends with exec; otherwise there is a StatusRecord in it
+  UniqueFd status;  ///< ends with exec, otherwise contains a StatusRecord
 };
 
-/// Keeps other processes of this process' user from reading its memory and its descriptors (ptrace,
-/// /proc/PID/mem, /proc/PID/fd), for good, and those of its children until their exec. There is no
-/// core file of it then. Throws Error{Errc::system} if that is refused.
+/// Prevents other processes of the same user from reading the memory and descriptors of this
+/// process (ptrace, /proc/PID/mem, /proc/PID/fd), permanently, and those of its children until
+/// their exec. Also disables core dumps. Throws Error{Errc::system} on failure.
 void make_memory_private();
 
-/// Forks. Does not wait for exec, so that several processes start at the same time. While it runs
-/// in a process with private memory, the kernel takes this process for its child when memory is
-/// short.
+/// Forks. Does not wait for exec, so that several processes start at the same time. If this process
+/// has private memory, its OOM score is temporarily that of the child.
 std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& request);
 
 }  // namespace ddprun

@@ -22,24 +22,25 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long to wait before looking again although a process that was killed has not ended.
+// Interval after which the members are searched again although a killed process has not ended.
 constexpr auto kRoundLimit = 1s;
-// A process in the kernel (a driver, a network file system) stops when it comes out; nobody who has
-// pressed Ctrl-Z wants to wait for that.
+// A process in the kernel (a driver, a network file system) stops only when it returns; Ctrl-Z must
+// not wait for that.
 constexpr auto kFreezeLimit = 1s;
-// Outside a cgroup. More than a system has by default (pid_max of 32,768).
+// Maximum processes stopped outside a cgroup; above the default maximum of a system (pid_max of
+// 32,768).
 constexpr std::size_t kStoppedMax = 65'536;
-// How long one round of kills may stop processes before it kills them. A program that forks without
-// end replaces those that are killed, so none is killed before all are stopped.
+// Maximum time in which one round stops processes before it kills them. All must be stopped before
+// any is killed, since a fork bomb replaces killed processes.
 constexpr auto kStopLimit = 1s;
-// How long a search waits for processes in execve, which show no environment. That takes less than
-// a millisecond, unless a page of the program has to come from a slow file system or other
-// processes have the processor.
+// Maximum time that a search waits for processes in execve, whose environment is not visible.
+// Usually less than a millisecond, unless a page of the program comes from a slow file system or
+// the CPUs are busy.
 constexpr auto kExecLimit = 100ms;
 constexpr int kExecPause = 1;  // milliseconds
 
-/// Schedules this thread before all others during its lifetime, where the system permits that: a
-/// fork bomb of 400 processes leaves a four-hundredth of the processor to the one that ends it.
+/// Gives this thread a real-time priority for the lifetime of this object, where permitted:
+/// otherwise a fork bomb of 400 processes leaves it a four-hundredth of the CPU.
 class Urgent {
  public:
   Urgent() : policy_(::sched_getscheduler(0)) {
@@ -109,8 +110,8 @@ void RunMembers::become_parent_of_orphans() {
   is_parent_of_orphans_ = ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0;
 }
 
-/// Linux 6.18 (at least) also kills what is started directly in a cgroup that has been killed
-/// before, so after a kill there is a new one below the run's own.
+/// Linux (at least 6.18) also kills processes that are started in a cgroup after it has been
+/// killed, so after a kill a new cgroup is created below the run's.
 int RunMembers::cgroup_fd() {
   if (!cgroup_) return -1;
   if (has_killed_) {
@@ -128,15 +129,15 @@ std::vector<pid_t> RunMembers::members() const {
   return pids;
 }
 
-/// Calls `visit` for each wanted member outside the cgroup as soon as it has been found: in a fork
-/// bomb, each process that has been stopped leaves more of the processor to the search.
+/// Calls `visit` for each wanted member outside the cgroup as soon as it is found: in a fork bomb,
+/// each stopped process leaves more CPU time to the search.
 void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visit) const {
   const auto inside = pids_in_cgroup();
   const auto adopted = adopted_children();
   const auto is_in = [](const std::vector<pid_t>& sorted, pid_t pid) {
     return std::binary_search(sorted.begin(), sorted.end(), pid);
   };
-  // The number of a child stays its own until this process has reaped it.
+  // The PID of a child is not reused before this process has reaped it.
   for (const pid_t child : adopted) {
     if (is_in(inside, child) || !is_wanted(child)) continue;
     if (auto process = open_process(child)) visit(*process);
@@ -146,11 +147,11 @@ void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visi
   for_each_process([&](pid_t pid) {
     if (is_in(inside, pid) || is_in(adopted, pid) || pid == ::getpid()) return;
     if (!is_wanted(pid)) return;
-    // Opened first: if it has not ended afterwards, the environment was its own.
+    // Opened before reading: if the process has not ended afterwards, the environment was its own.
     auto process = open_process(pid);
     if (process && !visit_if_marked(*process, visit)) in_execve.push_back(std::move(*process));
   });
-  // Together, as one that others do not let run would keep the search from the rest.
+  // All together, since one process that gets no CPU time would block the search for the others.
   const auto deadline = Deadline::after(kExecLimit);
   while (!in_execve.empty() && !deadline.passed()) {
     ::poll(nullptr, 0, kExecPause);
@@ -158,7 +159,7 @@ void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visi
   }
 }
 
-/// Returns false if the process is in execve, so that it is not known whether it is a member.
+/// Returns false if the process is in execve, so that its membership is unknown.
 bool RunMembers::visit_if_marked(OpenProcess& process, const Visit& visit) const {
   const auto is_marked = has_in_environment(process.pid, kMarkerName, word_);
   if (is_marked.value_or(false) && !process.has_ended()) visit(process);
@@ -183,7 +184,7 @@ PendingExits RunMembers::ask(std::vector<pid_t>& asked, Deadline deadline) const
   };
   for (auto& member : open_in_cgroup()) ask_one(member);
   visit_outside_cgroup([&deadline](pid_t) { return !deadline.passed(); }, ask_one);
-  // The end of a process' leader is told a little before the cgroup has lost it.
+  // The end of a thread group leader is reported shortly before the cgroup loses it.
   if (cgroup_) ends.cgroup_events = cgroup_->open_events();
   return ends;
 }
@@ -196,7 +197,7 @@ void RunMembers::freeze() {
 }
 
 /// Stops the wanted members outside the cgroup and adds them to `stopped`. They may fork until they
-/// are stopped, so it searches again until it finds no other.
+/// are stopped, so the search is repeated until it finds no others.
 void RunMembers::stop_outside_cgroup(std::vector<OpenProcess>& stopped, Deadline deadline,
                                      const Choice& is_wanted) const {
   std::set<pid_t> known;
@@ -262,7 +263,7 @@ void RunMembers::reap_orphans(const std::vector<pid_t>& own) const noexcept {
   for (const pid_t child : children()) {
     const bool is_own = std::find(own.begin(), own.end(), child) != own.end();
     if (is_own || child == guardian_ || ::waitpid(child, nullptr, WNOHANG) <= 0) continue;
-    std::erase(earlier_children_, child);  // its number may be given to an orphan
+    std::erase(earlier_children_, child);  // its PID may be reused by an orphan
   }
 }
 
@@ -270,10 +271,10 @@ void RunMembers::remove_cgroup() const noexcept {
   if (cgroup_) cgroup_->remove();
 }
 
-/// Returns true if the cgroup is empty and this process has no children, zombies included, but the
-/// guardian and earlier ones. Most runs end so: they need neither a search nor another scheduling
-/// policy. Returns false if it cannot be read, as for lack of descriptors: a list of children
-/// without the guardian may be one that was not read.
+/// Returns true if the cgroup is empty and this process has no children (zombies included) except
+/// the guardian and earlier ones. This is the usual end of a run, and avoids a search and a change
+/// of the scheduling policy. Returns false if that cannot be read, for example for lack of
+/// descriptors: a list of children without the guardian may be unread.
 bool RunMembers::has_none() const {
   if (looks_for_marker() || !cgroup_->is_empty()) return false;
   const auto current = children();
@@ -290,10 +291,10 @@ bool RunMembers::is_no_member(pid_t child) const {
 std::vector<pid_t> RunMembers::adopted_children() const {
   if (!is_parent_of_orphans_) return {};
   auto adopted = children();
-  // Process 1 of a container also adopts what `docker exec` has started.
+  // Process 1 of a container also adopts processes of `docker exec`.
   const bool adopts_others = ::getpid() == 1;
   std::erase_if(adopted, [&](pid_t child) {
-    // Zombies that reap_orphans() leaves have an owner.
+    // Zombies that reap_orphans() leaves are reaped by other code.
     return is_no_member(child) || is_zombie(child) ||
            (adopts_others && !has_in_environment(child, kMarkerName, word_).value_or(false));
   });
@@ -318,8 +319,8 @@ std::vector<pid_t> RunMembers::pids_in_cgroup() const {
   return pids;
 }
 
-/// A number may have been given to another process since it was read: the descriptors are opened
-/// first, then the list is read again.
+/// PIDs may have been reused since they were read: opens the descriptors first, then reads the list
+/// again.
 std::vector<OpenProcess> RunMembers::open_in_cgroup() const {
   std::vector<OpenProcess> open;
   for (const pid_t pid : pids_in_cgroup()) {

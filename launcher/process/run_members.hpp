@@ -1,6 +1,6 @@
-// The processes of a run, found and killed as a whole: by the run's cgroup where there is one, by a
-// marker in their environment, and as orphans that have become children of the agent. The agent
-// and its guardian both use it, each in its own process. One thread.
+// Finds and kills all processes of a run: by the run's cgroup if there is one, by a marker in their
+// environment, and as orphans that have become children of the agent. Used by the agent and by its
+// guardian, each in its own process. Single-threaded.
 #pragma once
 
 #include "launcher/process/cgroup.hpp"
@@ -15,31 +15,31 @@
 
 namespace ddprun {
 
-/// The variable that holds the run's marker.
+/// Environment variable with the run's marker.
 inline constexpr const char* kMarkerName = "DDPRUN_MARKER";
 
-/// A process by a descriptor, which goes on meaning this one when its number is given to another.
+/// A process by its pidfd, which is not affected by reuse of the PID.
 struct OpenProcess {
   pid_t pid = -1;
   UniqueFd pidfd;
 
-  /// False, and errno is set, if it cannot be signalled.
+  /// Returns false and sets errno if the process cannot be signalled.
   bool signal(int signal) const noexcept;
 
-  /// True if it has ended (reaped or not).
+  /// Returns true if it has ended (reaped or not).
   bool has_ended() const noexcept;
 };
 
-/// Nothing if there is no such process, or no descriptor.
+/// Returns nullopt if there is no such process, or no descriptor available.
 std::optional<OpenProcess> open_process(pid_t pid) noexcept;
 
-/// What tells that members who have been told to end have done so.
+/// Signalled members whose end is pending.
 struct PendingExits {
-  std::vector<OpenProcess> processes;     ///< each pidfd can be read when its process has ended
-  std::optional<UniqueFd> cgroup_events;  ///< tells no Cgroup::kPopulated when all have ended
-  std::vector<pid_t> refusing;            ///< those of other users, which have not been signalled
+  std::vector<OpenProcess> processes;     ///< each pidfd is readable when its process has ended
+  std::optional<UniqueFd> cgroup_events;  ///< no longer Cgroup::kPopulated when all have ended
+  std::vector<pid_t> refusing;            ///< of other users; could not be signalled
 
-  /// True if there is no end to wait for.
+  /// Returns true if no end can be waited for.
   bool are_all_refusing() const;
 };
 
@@ -47,7 +47,7 @@ class RunMembers {
  public:
   /// `word` is the marker's value.
   RunMembers(std::string word, std::optional<Cgroup> cgroup);
-  ~RunMembers();  ///< leaves cgroup and processes as they are
+  ~RunMembers();  ///< does not affect the cgroup or the processes
 
   RunMembers(const RunMembers&) = delete;
   RunMembers& operator=(const RunMembers&) = delete;
@@ -55,19 +55,19 @@ class RunMembers {
   const std::string& word() const { return word_; }
   const std::optional<Cgroup>& cgroup() const { return cgroup_; }
 
-  /// From now on orphans of the run become children of this process, which must reap them. Children
-  /// that it has already are no members. Then a run with a cgroup does not look for the marker: a
-  /// process that has moved to another cgroup becomes a child once its parents have been killed.
+  /// Makes this process the parent of the run's orphans, which it must then reap. Its existing
+  /// children are not members. A run with a cgroup then needs no search for the marker: a process
+  /// that has moved to another cgroup becomes a child once its parents have been killed.
   void become_parent_of_orphans();
   bool is_parent_of_orphans() const { return is_parent_of_orphans_; }
 
-  /// A child of this process that is no member; -1: none.
+  /// Excludes a child of this process from the members; -1: none.
   void except(pid_t guardian) { guardian_ = guardian; }
 
-  /// Somebody else may have killed the members.
+  /// Must be called if another process may have killed the members.
   void note_kill() { has_killed_ = true; }
 
-  // What the following do is described in containment.hpp.
+  // The following are described in containment.hpp.
   int cgroup_fd();
   std::vector<pid_t> members() const;
   void kill() const noexcept;
@@ -77,10 +77,10 @@ class RunMembers {
   std::optional<PendingExits> kill_round(std::vector<pid_t>& met) const;
   void reap_orphans(const std::vector<pid_t>& own) const noexcept;
 
-  /// Kills, round after round, until no member is left or the deadline has passed. Blocks.
+  /// Kills repeatedly until there are no members, or until the deadline. Blocks.
   void kill_until_none(Deadline deadline) const;
 
-  /// Only an empty one can be removed.
+  /// Succeeds only if the cgroup is empty.
   void remove_cgroup() const noexcept;
 
  private:
@@ -102,8 +102,8 @@ class RunMembers {
   std::optional<Cgroup> cgroup_;
   std::optional<Cgroup> birthplace_;  ///< below cgroup_, once that has been killed
   int births_ = 0;
-  mutable bool has_killed_ = false;  ///< since the birthplace was made
-  std::vector<OpenProcess> frozen_;  ///< stopped by freeze(), outside the cgroup
+  mutable bool has_killed_ = false;  ///< since the creation of the birthplace
+  std::vector<OpenProcess> frozen_;  ///< outside the cgroup, stopped by freeze()
   bool is_parent_of_orphans_ = false;
   mutable std::vector<pid_t> earlier_children_;  ///< of this process, from before the run
   int was_subreaper_ = 0;

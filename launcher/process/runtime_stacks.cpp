@@ -18,7 +18,7 @@ namespace {
 namespace asio = boost::asio;
 using control::ThreadStack;
 
-// Room for the answers of all threads at once, so that none has to be lost.
+// Room for the responses of all threads at once, so that none is lost.
 constexpr int kAnswerBytes = static_cast<int>(kThreadsAskedMax * 2 * sizeof(ThreadStack));
 
 bool is_pipe(int fd) {
@@ -26,14 +26,14 @@ bool is_pipe(int fd) {
   return ::fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
 }
 
-/// A pipe with a name in the folder, removed with this object.
+/// A named pipe in the folder, removed with this object.
 class NamedPipe {
  public:
   NamedPipe(const HeldPath& folder, const char* name)
       : folder_(folder.open(O_PATH | O_DIRECTORY)), name_(name) {
-    ::unlinkat(folder_.get(), name_, 0);  // left by an agent's attempt that was killed
+    ::unlinkat(folder_.get(), name_, 0);  // left by a killed agent's attempt
     if (::mkfifoat(folder_.get(), name_, 0600) != 0) return;
-    // For both, so that it has no end while this lives.
+    // Opened for both reading and writing, so that reads never return end of file.
     auto fd = open_beneath(folder_.get(), name_, O_RDWR | O_NONBLOCK);
     if (!is_pipe(fd.get())) return;
     fd_ = std::move(fd);
@@ -43,7 +43,7 @@ class NamedPipe {
   NamedPipe& operator=(const NamedPipe&) = delete;
   ~NamedPipe() { ::unlinkat(folder_.get(), name_, 0); }
 
-  /// -1: there is none. The caller owns it.
+  /// Returns the descriptor, which the caller then owns; -1 if none.
   int release() { return fd_.release(); }
 
  private:

@@ -1,5 +1,5 @@
-// The agent's side of rendezvous/control/thread_stack.hpp: asks a worker that links the runtime for
-// the stacks of its threads. Runs on the agent's one thread.
+// The agent's side of rendezvous/control/thread_stack.hpp: requests the stacks of a worker's
+// threads from the worker runtime. Runs on the agent's thread.
 #pragma once
 
 #include "rendezvous/base/held_path.hpp"
@@ -15,12 +15,12 @@
 
 namespace ddprun {
 
-/// Threads asked of one worker: those of a few large thread pools.
+/// Maximum threads per worker; enough for a few large thread pools.
 inline constexpr std::size_t kThreadsAskedMax = 256;
 
-/// What the threads of `pid` answered until all had or the deadline passed, ordered by id; empty if
-/// none did. `folder` is that of its error file. The process must handle the signal; its number
-/// must not be free for others while this starts (it has not been reaped).
+/// Returns the stacks that the threads of `pid` have sent when all have responded or at the
+/// deadline, ordered by ID; empty if none did. `folder` is that of its error file. REQUIRES: the
+/// process handles the signal, and has not been reaped, so that its PID is not reused.
 boost::asio::awaitable<std::vector<control::ThreadStack>> ask_runtime_for_stacks(
     boost::asio::any_io_executor executor, pid_t pid, HeldPath folder, Deadline deadline);
 

@@ -19,8 +19,8 @@ namespace {
 /// Frames of the C and C++ libraries end within some hundred bytes.
 constexpr std::size_t kWordsMax = 128;
 
-/// Libraries with frames between a caller and its system call. Older C libraries have one for
-/// threads.
+/// Libraries whose frames are between a caller and its system call. Older C libraries have a
+/// separate one for threads.
 constexpr std::string_view kBetween[] = {"libc.so", "libc-",     "libpthread",
                                          "ld-",     "libstdc++", "ld-linux"};
 
@@ -39,7 +39,7 @@ bool is_pytorch(std::string_view path) {
   return file_name(path).starts_with("libtorch");
 }
 
-/// The stack pointer in the text of /proc/PID/syscall, its last word but one; 0: none.
+/// Returns the stack pointer in the text of /proc/PID/syscall, its second last word; 0: none.
 std::uint64_t stack_pointer(std::string_view text) {
   const auto end = text.find_last_of(' ');
   if (end == std::string_view::npos || end == 0) return 0;

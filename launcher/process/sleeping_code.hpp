@@ -1,6 +1,7 @@
-// The library in whose code a process sleeps. It distinguishes a process that retries in PyTorch
-// from one that loads, computes or waits for anything else. Inspects the process from outside
-// without stopping it; blocks while the process holds its memory map locked. Any thread.
+// Determines the library in whose code a process sleeps, which distinguishes a process that retries
+// a connection in PyTorch from one that loads, computes or waits for other reasons. Inspects the
+// process without stopping it; blocks while the process holds the lock of its memory map.
+// Thread-safe.
 #pragma once
 
 #include "launcher/stacks/native_stack.hpp"
@@ -13,17 +14,17 @@
 
 namespace ddprun {
 
-/// Returns the file that contains the innermost code on a stack, other than the C and C++
-/// libraries; empty if no word points to such code. `stack` has the words of the stack, innermost
-/// first. `code` has the executable mappings.
+/// Returns the file that contains the innermost code on a stack, except the C and C++ libraries;
+/// empty if no word points to such code. `stack`: words of the stack, innermost first. `code`:
+/// executable mappings.
 std::string innermost_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code);
 
-/// Returns the file in whose code the first thread of a process sleeps by nanosleep(2) or
-/// clock_nanosleep(2); empty if it does anything else, or if this user may not inspect it.
+/// Returns the file in whose code the first thread of a process sleeps in nanosleep(2) or
+/// clock_nanosleep(2); empty if it does not, or if this user may not inspect the process.
 std::string sleeping_code(pid_t pid);
 
-/// Returns the descendants of a process that sleep in PyTorch, as between two attempts to connect
-/// to a store. Inspects kInspectedMax processes at most, those nearest to it first.
+/// Returns the descendants of a process that sleep in PyTorch code, as between two attempts to
+/// connect to a store. Inspects at most kInspectedMax processes, nearest descendants first.
 inline constexpr std::size_t kInspectedMax = 4096;
 std::vector<pid_t> sleeping_in_pytorch(pid_t ancestor);
 

@@ -32,7 +32,7 @@ void StackCaptures::begin(Planned planned) {
   is_busy_ = true;
   const auto deadline = planned.deadline.value_or(Deadline::after(limit_));
   auto taking = planned.capture.take(planned.capture.moment, deadline);
-  // The handler holds what keeps this object alive.
+  // The handler keeps this object alive.
   asio::co_spawn(executor_, std::move(taking),
                  [this, capture = std::move(planned.capture)](const std::exception_ptr& failure) {
                    if (failure) report(failure);

@@ -1,6 +1,6 @@
-// The order of stack captures: one capture of all workers at a time, because a process can have one
-// debugger only, and within a time limit if the workers are to end afterwards. Runs on the agent's
-// one thread.
+// Schedules stack captures of all workers: one at a time, because a process can have only one
+// debugger, and with a time limit if the workers are stopped afterwards. Runs on the agent's
+// thread.
 #pragma once
 
 #include "launcher/process/stack_taker.hpp"
@@ -20,38 +20,39 @@ namespace ddprun {
 struct StackCapture {
   StackMoment moment;
   std::function<boost::asio::awaitable<void>(StackMoment, Deadline)> take;
-  std::function<void()> then;  ///< called also if `take` has thrown
+  std::function<void()> then;  ///< also called if `take` has thrown
 };
 
 class StackCaptures {
  public:
   struct Hooks {
     std::function<void()> interrupt;  ///< ends the running capture soon
-    std::function<void()> on_idle;    ///< no capture runs and none waits
+    std::function<void()> on_idle;    ///< no capture is running or pending
   };
 
-  /// A capture of all workers may take `limit`. The functions of a capture keep this object alive.
+  /// Each capture of all workers has a time limit of `limit`. The functions of a capture keep this
+  /// object alive.
   StackCaptures(boost::asio::any_io_executor executor, Deadline::Duration limit, Hooks hooks,
                 Log log);
 
-  /// Takes stacks now or after the running capture. One capture waits at most: later ones would
-  /// show the same.
+  /// Takes stacks now or after the running capture. At most one capture is pending: further ones
+  /// would show the same.
   void ask(StackCapture capture);
 
-  /// Takes the stacks of workers that are to end, within the limit from now on. Interrupts the
-  /// running capture and replaces the waiting one.
+  /// Takes the stacks of workers that are about to be stopped, within the limit from now on.
+  /// Interrupts the running capture and replaces the pending one.
   void take_last(StackCapture capture);
 
-  /// Drops the waiting capture.
+  /// Drops the pending capture.
   void clear() { next_.reset(); }
 
-  /// True until on_idle.
+  /// Returns true until on_idle.
   bool is_busy() const { return is_busy_; }
 
  private:
   struct Planned {
     StackCapture capture;
-    std::optional<Deadline> deadline;  ///< without one the limit starts with the capture
+    std::optional<Deadline> deadline;  ///< nullopt: the limit starts with the capture
   };
 
   void begin(Planned planned);

@@ -30,12 +30,12 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-// The threads of a worker answer within milliseconds, or block the signal and never do.
+// The threads of a worker respond within milliseconds, or never if they block the signal.
 constexpr auto kRuntimeLimit = 1s;
-// For Python to print the frames of all threads and to end.
+// Time for Python to print the frames of all threads and to end.
 constexpr auto kAbortLimit = 1s;
 
-// Told to those who lack what would help most.
+// Shown if py-spy is missing.
 constexpr const char* kPySpyHint = "no Python lines: they need py-spy ('pip install py-spy')";
 
 constexpr const char* kHasEnded = "it has ended";
@@ -47,8 +47,8 @@ Deadline sooner(Deadline deadline, Deadline::Duration limit) {
   return deadline.remaining() < limit ? deadline : Deadline::after(limit);
 }
 
-/// A core file of a worker that is ended for its stack's sake is worth nothing and may be huge.
-/// With a limit of 1 the kernel writes neither a file nor to a pipe (core(5)).
+/// Prevents a core file of a worker that is ended to get its stacks: it would be useless and
+/// possibly huge. With a limit of 1 the kernel writes neither a file nor to a pipe (core(5)).
 void prevent_core(pid_t pid) {
   rlimit limit{};
   if (::prlimit(pid, RLIMIT_CORE, nullptr, &limit) != 0) return;
@@ -60,9 +60,9 @@ bool is_python(pid_t pid) {
   return executable_name(pid).starts_with("python");
 }
 
-/// Behind a shell that waits for the one program that it runs there is that program.
+/// Follows single children of wrappers, such as shells that wait, to the program.
 pid_t program_behind(pid_t pid) {
-  // A chain as long as this is none of wrappers.
+  // Longer chains are not wrappers.
   for (int depth = 0; depth < 8 && !is_python(pid); ++depth) {
     const auto children = children_of(pid);
     if (children.size() != 1 || thread_ids(pid).size() != 1) break;
@@ -107,10 +107,10 @@ bool StackTaker::TraceTarget::has_ended() const {
   return worker->has_ended || worker->process.has_ended() || (behind && behind->has_ended());
 }
 
-/// A tool with root's rights could be exploited by the process that it inspects.
+/// A tool with root privileges could be exploited by the process that it inspects.
 ToolStart StackTaker::TraceTarget::tool_start() const {
   const auto user = user_of(pid);
-  // Asked afterwards: then the user was that of this process.
+  // Checked afterwards: the user then was that of this process.
   if (has_ended()) return {.objection = kHasEnded};
   if (::geteuid() != 0) return {};
   if (!user) return {.objection = kUserUnknown};
@@ -122,7 +122,7 @@ StackTaker::TraceTarget StackTaker::trace_target_of(std::shared_ptr<Worker> work
   const pid_t own = worker->process.pid();
   const pid_t pid = program_behind(own);
   if (pid != own) {
-    // Opened first: if it is there afterwards, the descriptor is of this process.
+    // Opened first: if the process still exists afterwards, the descriptor refers to it.
     auto process = open_process(pid);
     if (process && program_behind(own) == pid)
       return {.worker = std::move(worker),
@@ -158,17 +158,17 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
       break;
     taken.was_ended = means == StackMeans::faulthandler;
     Found found = co_await find_by(means, target, deadline);
-    if (is_interrupted_ && found.text.empty()) break;  // its problem is ours
+    if (is_interrupted_ && found.text.empty()) break;  // its problem is the interruption
     if (!found.problem.empty()) taken.problems.push_back(to_string(means) + ": " + found.problem);
     if (found.text.empty()) continue;
     taken.means.push_back(to_string(means));
-    // What was tried for its better view of the program comes first.
+    // Methods that were tried later have the better view of the program, and come first.
     text = found.text + (text.empty() ? "" : "\n" + text);
     has_enough = is_enough(means, facts);
     if (has_enough) break;
   }
   if (!has_enough && facts.is_python && !facts.has_py_spy) taken.problems.push_back(kPySpyHint);
-  // It has ended by itself. But if it was ended for its stacks, somebody has to say so.
+  // The worker has ended by itself. If it was ended to get its stacks, problems are reported.
   if (text.empty() && !taken.was_ended) taken.problems.clear();
   if (text.size() > kStackBytesMax) text.resize(kStackBytesMax);
   taken.lines = split(printable(text), '\n');
@@ -264,8 +264,8 @@ asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string>
                             prepare, deadline);
   const auto output = co_await std::move(running);
   auto& worker = *target.worker;
-  if (worker.has_ended) co_return Found{};  // meanwhile
-  // A debugger that had to be killed may leave it so.
+  if (worker.has_ended) co_return Found{};  // in the meantime
+  // A killed debugger may leave the process stopped.
   if (!was_stopped && is_stopped(target.pid)) worker.process.signal_group(SIGCONT);
   Found found{.text = stacks_of(output.text), .problem = output.problem};
   if (found.text.empty() && found.problem.empty()) found.problem = complaint_in(output.text);

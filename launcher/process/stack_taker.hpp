@@ -1,5 +1,5 @@
-// Takes the stacks of one worker by the best means available (see launcher/stacks/stack_means.hpp).
-// Runs on the agent's one thread.
+// Takes the stacks of one worker by the best method available (see
+// launcher/stacks/stack_means.hpp). Runs on the agent's thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -27,9 +27,9 @@ class StackTaker {
   StackTaker(boost::asio::any_io_executor executor, Containment& containment,
              const StackPlan& plan);
 
-  /// Returns at the deadline or soon after it (a tool needs a moment to detach). May end a worker
-  /// that is to end anyway, which is then marked was_stopped. `has_runtime`: the worker has
-  /// announced itself on the control page.
+  /// Returns at the deadline or shortly after it (a tool needs time to detach). May end a worker
+  /// that is about to be stopped, which is then marked was_stopped. `has_runtime`: the worker has
+  /// registered on the control page.
   boost::asio::awaitable<StacksTaken> take(std::shared_ptr<Worker> worker, bool has_runtime,
                                            StackMoment moment, Deadline deadline);
 
@@ -42,7 +42,7 @@ class StackTaker {
   /// Ends the running captures at once.
   void kill() noexcept;
 
-  /// The tools that run now.
+  /// The running tools.
   const ToolRunner& tools() const { return tools_; }
 
  private:
@@ -52,20 +52,20 @@ class StackTaker {
     std::string problem;
   };
 
-  /// The process that is inspected: a worker's own, or the one behind a worker that is a wrapper.
+  /// The process to inspect: the worker's, or its child if the worker is a wrapper.
   struct TraceTarget {
     std::shared_ptr<Worker> worker;
     pid_t pid;
-    std::shared_ptr<const OpenProcess> behind;  ///< null: the worker's own
+    std::shared_ptr<const OpenProcess> behind;  ///< null: the worker's process
 
-    /// While this is false, `pid` is the number of this process.
+    /// While false, `pid` refers to this process.
     bool has_ended() const;
 
-    /// How a tool that inspects it is to be started now.
+    /// Returns how to start a tool that inspects the process now.
     ToolStart tool_start() const;
   };
 
-  /// Reduces what a tool has printed to the stacks in it.
+  /// Extracts the stacks from the output of a tool.
   using StacksIn = std::string (*)(std::string_view tool_output);
 
   static TraceTarget trace_target_of(std::shared_ptr<Worker> worker);

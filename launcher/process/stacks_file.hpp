@@ -1,4 +1,4 @@
-// The file in which the stacks of a worker are kept, one capture after the other. Any thread.
+// The file with the stacks of a worker, in order of their captures. Thread-safe.
 #pragma once
 
 #include "launcher/report/event.hpp"
@@ -8,7 +8,7 @@
 
 namespace ddprun {
 
-/// Appends the stacks with a heading; returns why that could not be done, or nothing.
+/// Appends the stacks with a heading. Returns the error, or an empty text.
 std::string append_stacks(const HeldPath& file, const StacksTaken& taken);
 
 }  // namespace ddprun

@@ -23,8 +23,8 @@ bool can_pass(const StartFailure& failure, bool is_restart) {
     case EACCES:
     case ENOEXEC:
     case ESTALE:
-      // Once the program has run, it is probably being replaced: a linker removes the old file and
-      // makes the new one executable when it is complete.
+      // A program that has run before is probably being replaced: a linker removes the old file and
+      // makes the new one executable at the end.
       return is_restart && (failure.step == StartStep::exec || failure.step == StartStep::folder);
     default:
       return false;

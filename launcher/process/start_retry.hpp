@@ -25,7 +25,8 @@ class StartRetry {
   boost::asio::awaitable<StartDecision::Action> after(StartFailure failure, int rank,
                                                       std::string message);
 
-  /// Ends the pause and all later ones. Callers of after() check has_ended() before they retry.
+  /// Ends the current pause and disables later ones. Callers of after() check has_ended() before
+  /// they retry.
   void end();
   bool has_ended() const { return has_ended_; }
 

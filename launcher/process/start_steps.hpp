@@ -1,7 +1,7 @@
-// What a child does between fork and exec, as initialisers in the mode of Boost.Process v2: each
-// has a function on_exec_setup() that the launcher calls in the child, and names its step. Only raw
-// system calls: the child is a copy of a process with threads, so that any lock of the C library
-// may be held for ever. For process_start.cpp alone.
+// Steps of the child between fork and exec, as initialisers in the style of Boost.Process v2: the
+// launcher calls on_exec_setup() of each in the child, and reports its kStep on failure. Only raw
+// system calls: the child is a copy of a multi-threaded process, so any lock of the C library may
+// be held for ever. For process_start.cpp only.
 #pragma once
 
 #include "launcher/process/process_start.hpp"
@@ -27,23 +27,23 @@ inline error_code last_error() {
   return {errno, boost::system::system_category()};
 }
 
-/// The kernel kills the child when the thread that forked it ends.
+/// Requests that the kernel kill the child when the thread that forked it ends.
 struct DieWithParent {
   static constexpr StartStep kStep = StartStep::parent_death;
-  pid_t parent;  ///< 0: the child shall outlive it
+  pid_t parent;  ///< 0: the child outlives it
 
   template <typename Launcher, typename Path>
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
     if (parent == 0) return {};
     if (::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return last_error();
-    // It may have ended before the request was made.
+    // The parent may have ended before the request.
     if (::syscall(SYS_getppid) != parent) ::syscall(SYS_exit_group, 127);
     return {};
   }
 };
 
-/// Debuggers that the agent starts may look at the child where the kernel lets processes be traced
-/// by their ancestors alone (Yama). Kernels without such a rule do not know the request.
+/// Permits debuggers of the agent to attach if the kernel allows tracing by ancestors only (Yama).
+/// Kernels without Yama reject the request.
 struct LetAgentTrace {
   static constexpr StartStep kStep = StartStep::parent_death;  // never fails
   pid_t agent;
@@ -64,16 +64,15 @@ struct OwnSession {
   }
 };
 
-/// Default handlers for all signals, also those that the agent ignores; or all ignored. The mask is
-/// emptied last, by the launcher.
+/// Resets all signals to their default actions, or ignores all. The launcher empties the mask last.
 struct Signals {
   static constexpr StartStep kStep = StartStep::signals;
   bool are_ignored;
 
   template <typename Launcher, typename Path>
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
-    // The kernel's form of the action, with the handler first: 0 is SIG_DFL, 1 is SIG_IGN. No
-    // flags. SIGKILL and SIGSTOP refuse.
+    // The kernel's sigaction with the handler first: 0 is SIG_DFL, 1 is SIG_IGN. No flags. Fails
+    // for SIGKILL and SIGSTOP.
     const std::array<unsigned long, 8> action{are_ignored ? 1UL : 0UL};
     for (int signal = 1; signal <= 64; ++signal) {
       ::syscall(SYS_rt_sigaction, signal, action.data(), nullptr, 8);
@@ -82,10 +81,10 @@ struct Signals {
   }
 };
 
-/// For kernels without clone3; otherwise the child is born there.
+/// For kernels without clone3; otherwise the child starts in the cgroup.
 struct EnterCgroup {
   static constexpr StartStep kStep = StartStep::cgroup;
-  int cgroup_fd;  ///< -1: nothing to do
+  int cgroup_fd;  ///< -1: disabled
 
   template <typename Launcher, typename Path>
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
@@ -96,7 +95,7 @@ struct EnterCgroup {
   }
 };
 
-/// Where to run, and to be the kernel's choice before the agent when memory is short.
+/// Sets CPUs and memory node, and an OOM score above the agent's.
 struct Placement {
   static constexpr StartStep kStep = StartStep::affinity;
   const std::vector<unsigned long>& cpu_mask;   ///< empty: unchanged
@@ -107,11 +106,12 @@ struct Placement {
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
     const long fd =
         ::syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
-    // Absent in some sandboxes: no matter. Root's if the memory is private: then it is inherited.
+    // Errors are ignored: some sandboxes lack the file, and root owns it if the memory is private.
+    // The score is then inherited.
     if (fd >= 0) ::syscall(SYS_write, fd, oom_score.data(), oom_score.size());
     if (!node_mask.empty()) {
-      // Some containers forbid it. Then memory comes from the node of whoever touches it first,
-      // which differs only for what the worker moves away from its CPUs.
+      // Some containers forbid it. Memory then comes from the node of the CPU that first accesses
+      // it, which differs only for threads that leave the worker's CPUs.
       constexpr auto kBits = 8 * sizeof(node_mask[0]);
       ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, node_mask.data(), node_mask.size() * kBits + 1);
     }
@@ -124,7 +124,7 @@ struct Placement {
 
 struct StandardStreams {
   static constexpr StartStep kStep = StartStep::standard_streams;
-  int input, output, error;  ///< all above 2, so that none is overwritten before it is used
+  int input, output, error;  ///< above 2, so that none is overwritten before use
 
   template <typename Launcher, typename Path>
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
@@ -137,12 +137,12 @@ struct StandardStreams {
   }
 };
 
-/// Exec closes all descriptors above 2 but one. Marking rather than closing keeps the status pipe
-/// open until exec.
+/// Marks all descriptors above 2 but one as close-on-exec, rather than closing them, so that the
+/// status pipe stays open until exec.
 struct OtherDescriptors {
   static constexpr StartStep kStep = StartStep::descriptors;
   int kept;          ///< -1: none
-  int highest_open;  ///< bound for kernels before 5.11
+  int highest_open;  ///< used before kernel 5.11
 
   template <typename Launcher, typename Path>
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
@@ -154,8 +154,7 @@ struct OtherDescriptors {
   }
 };
 
-/// Of open files, for example: many programs, those that use select() among them, rely on the usual
-/// low limit.
+/// Sets a resource limit. For open files, programs that use select() rely on the usual low limit.
 struct Limit {
   static constexpr StartStep kStep = StartStep::limits;
   __rlimit_resource resource;
@@ -179,7 +178,8 @@ struct Folder {
   }
 };
 
-/// After what only the former user may do. The kernel forgets the parent-death signal then.
+/// Comes after all steps that need the privileges of the former user. The kernel then clears the
+/// parent-death signal.
 struct User {
   static constexpr StartStep kStep = StartStep::user;
   std::optional<UserIds> ids;  ///< empty: unchanged

@@ -1,4 +1,4 @@
-// Which signals that ask a run to stop are one request. One thread.
+// Determines which stop signals form one request. Single-threaded.
 #pragma once
 
 #include <chrono>
@@ -7,24 +7,25 @@
 
 namespace ddprun {
 
-/// Schedulers send a stop signal more than once: Slurm by the step and by srun, up to 35 ms apart.
+/// Schedulers send a stop signal more than once: with Slurm, the step and srun do, up to 35 ms
+/// apart.
 inline constexpr auto kOneStopRequest = std::chrono::seconds(2);
 
 class StopRequests {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Signals within `one_request` of the first one are the first request.
+  /// Signals within `one_request` of the first one belong to the first request.
   explicit StopRequests(Clock::duration one_request = kOneStopRequest)
       : one_request_(one_request) {}
 
   enum class Meaning {
     stop,      ///< the first request
-    repeated,  ///< the first request again
-    kill,      ///< a further request: do not wait any longer
+    repeated,  ///< repetition of the first request
+    kill,      ///< further request: kill the workers
   };
 
-  /// SIGINT after SIGINT is a further request at any time: a user has typed Ctrl-C again.
+  /// A second SIGINT is a further request at any time: the user has typed Ctrl-C again.
   Meaning take(int signal, Clock::time_point now) {
     const bool is_typed_again = signal == SIGINT && has_interrupt_;
     has_interrupt_ = has_interrupt_ || signal == SIGINT;

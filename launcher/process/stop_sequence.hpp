@@ -15,8 +15,8 @@
 
 namespace ddprun {
 
-/// Time that killed processes have to end. A process that sleeps in the kernel where no signal
-/// reaches it must not keep the run from ending.
+/// Time limits for killed processes. A process that hangs in the kernel, where signals do not
+/// interrupt it, must not prevent the end of the run.
 struct KilledLimits {
   std::chrono::milliseconds warning_after = std::chrono::seconds(5);
   std::chrono::milliseconds abandoned_after = std::chrono::seconds(60);  ///< after the warning
@@ -39,7 +39,7 @@ class StopSequence {
   };
   /// Report the workers that SIGKILL has not ended yet.
   struct Warn {};
-  /// Treat the workers that are left as ended.
+  /// Treat the remaining workers as ended.
   struct Abandon {};
   using Step = std::variant<TakeStacks, Signal, Kill, Warn, Abandon>;
   using Steps = std::vector<Step>;  ///< in order; TakeStacks is the last one
@@ -75,7 +75,7 @@ class StopSequence {
   bool has_signalled() const { return phase_ >= Phase::grace_period; }
   bool has_killed() const { return phase_ >= Phase::killed; }
 
-  /// True if stacks are still to be taken before the signal.
+  /// Returns true if stacks are still to be taken before the signal.
   bool expects_stacks_before_signal() const { return takes_stacks_first() && !has_signalled(); }
 
   /// Ends the sequence: no further steps.

@@ -12,9 +12,9 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-// How long descendants may tidy up after the last worker's end.
+// Time for descendants to clean up after the last worker's end.
 constexpr auto kTidyLimit = 1s;
-// How long those that have been waited for, or cannot be signalled, may take to die.
+// Time for killed processes to end that were awaited before, or that cannot be signalled.
 constexpr auto kKillLimit = 1s;
 
 bool contains(const std::vector<pid_t>& pids, pid_t pid) {
@@ -54,7 +54,7 @@ void Sweep::hurry() {
   if (is_asking_) wait_.end();
 }
 
-/// False if members are left after the limit, or none of those that are left can be killed.
+/// Returns false if members remain after the limit, or none of the remaining ones can be killed.
 asio::awaitable<bool> Sweep::kill_for(Deadline::Duration limit, std::vector<pid_t>& met) {
   wait_.begin(limit);
   while (auto killed = containment_.kill_round(met)) {

@@ -1,5 +1,5 @@
 // Ends processes that the workers of an attempt have left running, by SIGTERM, then by SIGKILL.
-// Does not block the agent's one thread; the guardian has a variant that blocks (run_members.hpp).
+// Does not block the agent's thread; the guardian has a blocking variant (run_members.hpp).
 #pragma once
 
 #include "launcher/process/containment.hpp"
@@ -48,8 +48,8 @@ class Sweep {
   KilledLimits limits_;
   Log log_;
   bool is_asking_ = false;
-  std::chrono::steady_clock::time_point killed_at_;  ///< the first round of kills
-  std::vector<pid_t> abandoned_;                     ///< killed before; have not ended
+  std::chrono::steady_clock::time_point killed_at_;  ///< start of the first round of kills
+  std::vector<pid_t> abandoned_;                     ///< killed earlier; have not ended
   std::vector<pid_t> refusing_;                      ///< not ended by the last round of kills
 };
 

@@ -20,9 +20,9 @@ namespace ddprun {
 
 namespace asio = boost::asio;
 
-/// What is known of a tool while it runs.
+/// State of a running tool.
 struct RunningTool {
-  asio::posix::stream_descriptor output;  ///< the end of the pipe from which it is read
+  asio::posix::stream_descriptor output;  ///< the reading end of the pipe
   bool is_interrupted = false;
 };
 
@@ -30,12 +30,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For a debugger to let go of its process after it was told to end.
+// Time for a debugger to detach after it was asked to end.
 constexpr auto kEndGrace = 500ms;
-// For a killed tool to end.
+// Time for a killed tool to end.
 constexpr auto kToolKillLimit = 500ms;
 
-/// False if it was interrupted, maybe before it began.
+/// Returns false if interrupted, possibly before it began.
 asio::awaitable<bool> read_to_end(RunningTool& tool, std::string& text, std::size_t bytes_max) {
   std::array<char, 4096> part{};
   boost::system::error_code error;
@@ -48,7 +48,7 @@ asio::awaitable<bool> read_to_end(RunningTool& tool, std::string& text, std::siz
   co_return false;
 }
 
-/// Keeps a tool in a list for as long as the coroutine lives that put it there.
+/// Keeps a tool in a list for the lifetime of the coroutine that added it.
 class Listed {
  public:
   Listed(std::map<pid_t, RunningTool*>& list, pid_t pid, RunningTool& tool)
@@ -66,7 +66,7 @@ class Listed {
 
 }  // namespace
 
-/// The right to run a tool. The next in the row is woken when it is given back.
+/// Permission to run a tool. Its release wakes the next waiting one.
 class ToolRunner::Turn {
  public:
   explicit Turn(ToolRunner& runner) : runner_(runner) { ++runner_.turns_; }
@@ -94,7 +94,7 @@ asio::awaitable<bool> ToolRunner::wait_for_turn(Deadline deadline) {
     co_await with_deadline(std::move(waiting), deadline);
   }
   const bool is_its_turn = turns_ < kToolsMax && before == interruptions_ && !deadline.passed();
-  // Who was woken too late passes it on.
+  // A waiter that was woken but interrupted wakes the next one.
   if (!is_its_turn && turns_ < kToolsMax) turn_.cancel_one();
   co_return is_its_turn;
 }
@@ -102,9 +102,9 @@ asio::awaitable<bool> ToolRunner::wait_for_turn(Deadline deadline) {
 ProcessRequest ToolRunner::process_request(const ToolRequest& request, const ToolStart& start,
                                            int output) {
   const auto [name, value] = containment_.marker();
-  // Its messages are parsed.
+  // gdb's messages are parsed.
   const std::map<std::string, std::string> added = {{"LC_ALL", "C"}};
-  // The user need not have access to the folder of the program.
+  // The user may lack access to the folder of the program.
   const bool is_open = request.program_fd >= 0;
   return {.program = is_open ? "/proc/self/fd/" + std::to_string(request.program_fd) : "",
           .arguments = request.arguments,
@@ -163,7 +163,8 @@ asio::awaitable<ToolOutput> ToolRunner::run(ToolRequest request, std::function<T
   co_return output;
 }
 
-/// Kills and reaps the tool. Its destructor would block this thread if it hangs in the kernel.
+/// Kills and reaps the tool. Its destructor would block this thread if the tool hangs in the
+/// kernel.
 asio::awaitable<void> ToolRunner::end(WorkerProcess& process) {
   process.signal_group(SIGKILL);
   if (const auto open = open_process(process.pid())) {
@@ -185,9 +186,9 @@ void ToolRunner::interrupt() {
 }
 
 void ToolRunner::kill() noexcept {
-  // Those in the list have not been reaped, so their numbers are theirs.
+  // Listed tools have not been reaped, so their PIDs are not reused.
   for (const auto& [pid, tool] : running_) {
-    // Soon after the fork it has no group of its own yet.
+    // Shortly after the fork it has no process group of its own.
     if (::kill(-pid, SIGKILL) != 0) ::kill(pid, SIGKILL);
   }
 }

@@ -1,5 +1,5 @@
-// Runs small programs that look at workers, such as debuggers: contained like workers, bounded in
-// time, memory, output and number. Runs on the agent's one thread.
+// Runs small programs that inspect workers, such as debuggers: contained like workers, with limits
+// of time, memory, output and number. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/process/containment.hpp"
@@ -22,58 +22,58 @@
 
 namespace ddprun {
 
-/// What a tool said.
+/// Output of a tool.
 struct ToolOutput {
-  std::string text;     ///< both of its streams, as they came
-  std::string problem;  ///< why there is none, or why there may be more; empty: it ran to its end
+  std::string text;     ///< both streams, interleaved
+  std::string problem;  ///< why the output is missing or incomplete; empty: complete
 };
 
-/// What to run.
+/// The program to run.
 struct ToolRequest {
   std::vector<std::string> arguments;  ///< the program's name first
   int program_fd = -1;                 ///< -1: the first argument is the program's path
-  int standard_input = -1;             ///< a descriptor above 2; -1: /dev/null
-  std::size_t output_bytes_max = 0;    ///< what is printed beyond it is dropped
-  std::uint64_t data_bytes_max = 0;    ///< of writable memory; 0: this process' limit
-  std::uint64_t cpu_seconds_max = 0;   ///< 0: this process' limit
+  int standard_input = -1;             ///< descriptor above 2; -1: /dev/null
+  std::size_t output_bytes_max = 0;    ///< further output is dropped
+  std::uint64_t data_bytes_max = 0;    ///< of writable memory; 0: limit of this process
+  std::uint64_t cpu_seconds_max = 0;   ///< 0: limit of this process
 };
 
-/// How a tool is to be started, if it is.
+/// How to start a tool, or why not to.
 struct ToolStart {
-  std::optional<UserIds> user{};  ///< that may read the tool's environment; empty: this process'
-  std::string objection{};        ///< why it must not be started; empty: it may be
+  std::optional<UserIds> user{};  ///< can read the tool's environment; nullopt: this process' user
+  std::string objection{};        ///< reason not to start the tool; empty: none
 };
 
 struct RunningTool;
 
 class ToolRunner {
  public:
-  /// Debuggers of programs with very many symbols take some hundred MiB each.
+  /// Debuggers of programs with many symbols take some hundred MiB each.
   static constexpr std::size_t kToolsMax = 8;
 
   /// `containment` outlives the runner, and the runner its coroutines.
   ToolRunner(boost::asio::any_io_executor executor, Containment& containment);
 
-  /// Far above what gdb takes for a program with PyTorch in it. Of writable memory: each of its
-  /// threads, of which there are as many as CPUs, reserves 64 MiB that it does not use.
+  /// Maximum writable memory, far above what gdb needs for a program with PyTorch: each of its
+  /// threads, one per CPU, reserves 64 MiB without using it.
   static constexpr std::uint64_t kDataBytesMax = 8ULL << 30;
-  /// A tool's deadline passes first; this ends a tool that has outlived the agent.
+  /// Ends tools that have outlived the agent; otherwise their deadline passes earlier.
   static constexpr std::uint64_t kCpuSecondsMax = 300;
 
-  /// Runs a program; waits for its turn if kToolsMax run already. `prepare` is called at its turn:
-  /// what the tool inspects may have changed during the wait. The descriptors of the request stay
-  /// open until the end. At the deadline the tool is told to end, and killed if it does not do so
-  /// at once; one that hangs in the kernel even then is left to it.
+  /// Runs a program; waits while kToolsMax tools are running. `prepare` is called after the wait,
+  /// during which the inspected process may have changed. The caller keeps the descriptors of the
+  /// request open until this returns. At the deadline the tool is asked to end, and killed if it
+  /// does not; a tool that hangs in the kernel even then is abandoned.
   boost::asio::awaitable<ToolOutput> run(ToolRequest request, std::function<ToolStart()> prepare,
                                          Deadline deadline);
 
-  /// For those that run or wait for their turn the deadline is now.
+  /// Sets the deadline of running and waiting tools to now.
   void interrupt();
 
-  /// Kills those that run, whose run() then returns.
+  /// Kills the running tools, whose run() then returns.
   void kill() noexcept;
 
-  /// Their status is nobody else's to take.
+  /// Returns the processes of the running tools. Other code must not reap them.
   std::vector<pid_t> pids() const;
 
  private:
@@ -86,9 +86,9 @@ class ToolRunner {
   boost::asio::any_io_executor executor_;
   Containment& containment_;
   std::map<pid_t, RunningTool*> running_;  ///< in the frames of run()
-  std::size_t turns_ = 0;                  ///< taken, at most kToolsMax
+  std::size_t turns_ = 0;                  ///< in use; at most kToolsMax
   std::uint64_t interruptions_ = 0;
-  boost::asio::steady_timer turn_;  ///< never expires; a wait is cancelled when a turn is over
+  boost::asio::steady_timer turn_;  ///< never expires; cancelled when a turn ends
 };
 
 }  // namespace ddprun

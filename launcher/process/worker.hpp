@@ -1,4 +1,4 @@
-// One worker of a group as its parts know it. Runs on the agent's one thread.
+// One worker of a group, shared by the group's parts. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/output/worker_stream.hpp"
@@ -14,7 +14,7 @@
 
 namespace ddprun {
 
-/// One worker from its fork until its exit has been told.
+/// One worker from its fork until its exit has been reported.
 struct Worker {
   using Clock = std::chrono::steady_clock;
 
@@ -24,12 +24,13 @@ struct Worker {
   std::shared_ptr<WorkerStream> standard_error;
   Clock::time_point started = Clock::now();
   bool is_death_noticed = false;
-  bool has_ended = false;    ///< reaped, or given up
-  bool was_stopped = false;  ///< asked to stop before its death was noticed
-  /// Invalid value in its part of the control page, for which it was killed.
+  bool has_ended = false;    ///< reaped or abandoned
+  bool was_stopped = false;  ///< asked to stop before its death was detected
+  /// Invalid value in its slot of the control page, for which it was killed.
   std::optional<std::string> damage{};
 
-  /// A worker that has recorded an error has failed by itself and is only slow to end.
+  /// Returns true if the worker has recorded an error: it has failed by itself, and only takes long
+  /// to end.
   bool has_recorded_error() const { return !read_error_report(spec.error_file).message.empty(); }
 
   double seconds_since_start() const {

@@ -66,7 +66,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void abort(int rank, const std::string& reason);
   asio::awaitable<Swept> sweep();
 
-  /// Kills the workers at once; next() returns nothing any more.
+  /// Kills the workers at once; next() returns nothing afterwards.
   void close();
 
  private:
@@ -105,9 +105,9 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   bool is_starting_ = false;
   std::vector<int> forwarded_;      ///< signals, each once
   std::vector<int> held_signals_;   ///< to be forwarded when all workers are started, each once
-  int open_watches_ = 0;            ///< workers that are watched, and one if stacks are being taken
+  int open_watches_ = 0;            ///< watched workers, plus one while stacks are taken
   std::deque<WorkerNews> news_;     ///< three for each worker, two more, and stacks on demand
-  asio::steady_timer news_signal_;  ///< cancelled when there is news
+  asio::steady_timer news_signal_;  ///< cancelled when there are events
   GroupStacks stacks_;
   StopSequence stop_;
   LimitTimer stop_timer_;
@@ -149,8 +149,8 @@ asio::awaitable<WorkerGroup::StartResult> WorkerGroup::Impl::start(std::vector<W
   std::optional<FailedWorker> failed;
   auto action = Action::retry;
   do {
-    // Started workers keep running while the others are retried: workers of other nodes may be
-    // connected to them already.
+    // Started workers keep running while the others are retried: workers of other nodes may already
+    // be connected to them.
     auto starting = starter_.start(missing, must_end);
     failed = co_await std::move(starting);
     if (!failed) failed = start_death_watch();
@@ -219,7 +219,7 @@ void WorkerGroup::Impl::watch_all() {
   for (auto& worker : workers_) {
     ++open_watches_;
     auto watching = watch(shared_from_this(), worker);
-    // Joined by next(): NothingLeft comes when the last one is done.
+    // Joined by next(): NothingLeft follows the last one.
     asio::co_spawn(executor_, std::move(watching), asio::detached);
   }
   if (containment_.is_parent_of_orphans() && !workers_.empty()) {
@@ -228,7 +228,7 @@ void WorkerGroup::Impl::watch_all() {
   }
 }
 
-/// Static, with everything in its frame by value: it may outlive the group.
+/// Static, with everything in its frame by value, since it may outlive the group.
 asio::awaitable<void> WorkerGroup::Impl::watch(std::shared_ptr<Impl> self,
                                                std::shared_ptr<Worker> worker) {
   try {
@@ -237,8 +237,8 @@ asio::awaitable<void> WorkerGroup::Impl::watch(std::shared_ptr<Impl> self,
     co_return;  // the group has been destroyed
   }
   if (worker->has_ended) co_return;  // abandoned
-  // The attempt is over; a child that holds the output open would only delay the next one. Not
-  // SIGKILL: some of the children are there to tidy up after the worker.
+  // The attempt is over, and a child that keeps the output open would delay the next one. Not
+  // SIGKILL, since some children clean up after the worker.
   if (!worker->was_stopped) worker->process.end_group_if_killed();
   const ProcessExit exit = worker->process.reap();
   worker->has_ended = true;
@@ -296,7 +296,7 @@ WorkerExited WorkerGroup::Impl::exit_of(const Worker& worker, const ProcessExit&
   return exited;
 }
 
-/// A worker that overwrites its part of the page may have overwritten anything.
+/// A worker that overwrites its slot of the page may have overwritten any memory.
 void WorkerGroup::Impl::kill_damaged(Worker& worker, const std::string& damage) {
   if (worker.has_ended || worker.damage) return;
   worker.damage = damage;
@@ -312,7 +312,7 @@ void WorkerGroup::Impl::note_death(Worker& worker, const std::optional<std::stri
                    .error_message = read_error_report(worker.spec.error_file).message});
 }
 
-/// Pushes no second one while one is pending.
+/// Does nothing while one is pending.
 void WorkerGroup::Impl::note_group_change() {
   const bool has_one_ended =
       std::any_of(workers_.begin(), workers_.end(), [](const auto& one) { return one->has_ended; });
@@ -379,14 +379,14 @@ std::vector<RankFlights> WorkerGroup::Impl::flights() {
 }
 
 void WorkerGroup::Impl::take_stacks(const std::string& reason) {
-  if (is_starting_) return;  // nothing to see before exec
+  if (is_starting_) return;  // no stacks before exec
   if (!stacks_.is_busy()) ++open_watches_;
   stacks_.take(shared_from_this(), {.reason = reason});
 }
 
 void WorkerGroup::Impl::forward(int signal) {
   add_once(forwarded_, signal);
-  // Before exec there is no handler for it.
+  // There is no handler before exec.
   if (is_starting_) return add_once(held_signals_, signal);
   signal_all(signal);
 }
@@ -403,9 +403,9 @@ bool WorkerGroup::Impl::is_exiting(const Worker& worker) const {
          process_state(worker.process.pid()).is_exiting();
 }
 
-/// A worker that is exiting needs no signal, and its last steps show how it ended: only a stopped
-/// one is continued. SIGCONT would also cancel the SIGSTOP by which a debugger or a leak checker
-/// holds a process, which would then wait for ever.
+/// A worker that is exiting needs no signal, and its status shows how it ended; only a stopped one
+/// is continued. SIGCONT would also cancel the SIGSTOP of a debugger or leak checker, which would
+/// then wait for ever.
 void WorkerGroup::Impl::continue_if_stopped(Worker& worker) {
   const pid_t announced = page_.pid(worker.spec.local_rank);
   for (const pid_t pid : {worker.process.pid(), announced}) {
@@ -415,7 +415,7 @@ void WorkerGroup::Impl::continue_if_stopped(Worker& worker) {
 
 void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
   const control::AbortRecord record{.rank = rank, .reason = reason};
-  // It would wake the workers that hang, and their stacks would not show where.
+  // An abort wakes stalled workers, whose stacks would then not show where they waited.
   if (!stop_.expects_stacks_before_signal()) return page_.abort(record);
   if (!delayed_abort_) delayed_abort_ = record;
 }
@@ -438,7 +438,7 @@ void WorkerGroup::Impl::carry_out(StopSequence::Steps steps) {
 
 void WorkerGroup::Impl::carry_out(StopSequence::TakeStacks step) {
   const auto then = [this] { carry_out(stop_.stacks_taken(RunClock::now())); };
-  if (is_starting_) return then();  // nothing to see before exec
+  if (is_starting_) return then();  // no stacks before exec
   if (!stacks_.is_busy()) ++open_watches_;
   stacks_.take_last(shared_from_this(), std::move(step.moment), then);
 }
@@ -462,7 +462,7 @@ void WorkerGroup::Impl::carry_out(StopSequence::Kill step) {
   const auto ranks = running();
   if (ranks.empty()) return;
   killed_at_ = Worker::Clock::now();
-  // All at once, so that no worker sees another one die.
+  // All at once, so that no worker detects the death of another.
   containment_.kill();
   stacks_.close();
   signal_all(SIGKILL);
@@ -509,10 +509,10 @@ void WorkerGroup::Impl::close() {
   stop_.close();
   starter_.close();
   stacks_.close();
-  signal_all(SIGKILL);  // all before the first is waited for
+  signal_all(SIGKILL);  // all are killed before the first is waited for
   const auto deadline = Deadline::after(kCloseLimit);
   for (auto& worker : workers_) {
-    // An abandoned worker has been waited for already.
+    // An abandoned worker has already been waited for.
     worker->process.close(worker->has_ended ? Deadline::after({}) : deadline);
     worker->standard_output->close();
     worker->standard_error->close();

@@ -1,6 +1,6 @@
 // The worker processes of one attempt on this node: starts, watches and stops them together, and
-// leaves no process behind. Runs on the agent's one thread: the workers' parent-death signal is
-// tied to the thread that forks them.
+// leaves no process behind. Runs on the agent's thread, since the workers' parent-death signal is
+// bound to the thread that forks them.
 #pragma once
 
 #include "launcher/output/output_router.hpp"
@@ -46,7 +46,7 @@ struct WorkerSpec {
 
 /// Results of next().
 struct GroupsChanged {};  ///< a worker creates a process group after another one has succeeded
-struct NothingLeft {};    ///< every worker has ended and been reaped
+struct NothingLeft {};    ///< all workers have ended and been reaped
 using WorkerNews =
     std::variant<WorkerDying, WorkerExited, WorkersKilled, StacksTaken, GroupsChanged, NothingLeft>;
 
@@ -59,7 +59,7 @@ class WorkerGroup {
   WorkerGroup(boost::asio::any_io_executor executor, int attempt, Containment& containment,
               OutputRouter& router, control::ControlPage page, Log log = {},
               const StackPlan& stacks = {.when = StacksWhen::never}, KilledLimits limits = {});
-  ~WorkerGroup();  ///< kills the workers that are left; waits at most 1 s for their end
+  ~WorkerGroup();  ///< kills the remaining workers; waits at most 1 s for their end
 
   /// Starts all workers and returns when each is past exec, in order of local rank. Retries workers
   /// that could not be started as `retry` decides while the others keep running; if that fails,
@@ -79,16 +79,16 @@ class WorkerGroup {
 
   /// Stops the workers: sends `signal` and SIGCONT to each process group now, and SIGKILL after
   /// `grace`; see StopSequence. Workers that end afterwards are marked was_stopped, except those
-  /// whose death has been noticed before and those that have recorded an error in their file: they
-  /// had failed already. A dying worker gets no signal (SIGCONT if it is stopped), but is killed
-  /// like the others if it does not end.
+  /// that had already failed: their death had been detected, or they had recorded an error in their
+  /// file. A dying worker gets no signal (SIGCONT if it is stopped), but is killed like the others
+  /// if it does not end.
   void stop(int signal, std::chrono::milliseconds grace);
 
   /// Ranks of the workers that have not ended.
   std::vector<int> running() const;
 
-  /// Returns the collectives of each worker, the dead ones included. Empty if no worker has a
-  /// process group.
+  /// Returns the collectives of each worker, including ended ones. Empty if no worker has a process
+  /// group.
   std::vector<RankFlights> flights();
 
   /// Takes the stacks of all workers, which continue; next() returns them as StacksTaken.
@@ -98,8 +98,8 @@ class WorkerGroup {
   /// stop() takes theirs before the signal. Call before abort().
   void set_late_ranks(std::vector<int> ranks);
 
-  /// Marks the attempt aborted for the workers' runtimes, with the rank at fault; after the stacks
-  /// if stop() is to take them before the signal.
+  /// Marks the attempt as aborted for the workers' runtimes, with the culprit's rank; after the
+  /// stacks if stop() is to take them before the signal.
   void abort(int rank, const std::string& reason);
 
   /// After NothingLeft: ends descendants that outlived their workers (other sessions included) by

@@ -26,11 +26,11 @@ namespace process_api = boost::process::v2;
 using Executor = asio::any_io_executor;
 using Process = process_api::basic_process<Executor>;
 
-// How long the destructor waits for a process that it has killed: then it is left to init.
+// Maximum time that the destructor waits for a killed process, which is then left to init.
 constexpr auto kReapLimit = std::chrono::seconds(1);
 
-/// Waits until the descriptor can be read; false if the deadline passes. A signal to the agent that
-/// comes meanwhile changes nothing.
+/// Waits until the descriptor is readable; returns false at the deadline. Signals to the agent do
+/// not interrupt the wait.
 bool wait_until_readable(int fd, Deadline deadline) {
   pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
   int count = 0;
@@ -52,7 +52,7 @@ class WorkerProcess::Impl {
 
   ~Impl() {
     close(Deadline::after(kReapLimit));
-    // Its destructor would wait for as long as it takes.
+    // Its destructor would wait without limit.
     process_.detach();
   }
 
@@ -69,8 +69,8 @@ class WorkerProcess::Impl {
   }
 
   asio::awaitable<void> wait_for_end() {
-    // Asio may report the readiness of a descriptor that was closed in the same turn of its loop
-    // for the one that was registered in its place, so each report is checked.
+    // Asio may report the readiness of a descriptor that was closed in the same iteration of its
+    // loop for the one that replaced it, so each report is checked.
     do {
       boost::system::error_code error;
       co_await pidfd_.async_wait(asio::posix::descriptor_base::wait_read,
@@ -86,8 +86,8 @@ class WorkerProcess::Impl {
   ProcessExit reap() {
     siginfo_t info{};
     rusage usage{};
-    // The C library's waitid() has no place for the resource usage. Looking first and letting
-    // Boost.Process reap keeps its idea of the process true.
+    // The C library's waitid() does not return the resource usage. Reading it first and letting
+    // Boost.Process reap keeps the latter's state correct.
     const long looked =
         ::syscall(SYS_waitid, P_PIDFD, pidfd_.native_handle(), &info, WEXITED | WNOWAIT, &usage);
     const int wait_error = looked == 0 ? 0 : errno;
@@ -104,14 +104,14 @@ class WorkerProcess::Impl {
 
   void end_group_if_killed() noexcept {
     siginfo_t info{};
-    // The number cannot be given to another group before the process has been reaped.
+    // The group ID cannot be reused before the process has been reaped.
     ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
     if (info.si_pid == pid_ && info.si_code != CLD_EXITED) signal_group(SIGTERM);
   }
 
   void signal_group(int signal) noexcept {
     if (!owns_number()) return;
-    // Soon after the fork it has no group of its own yet.
+    // Shortly after the fork it has no process group of its own.
     if (::kill(-pid_, signal) != 0) {
       ::syscall(SYS_pidfd_send_signal, pidfd_.native_handle(), signal, nullptr, 0);
     }
@@ -132,7 +132,7 @@ class WorkerProcess::Impl {
   }
 
  private:
-  /// False once the process has been reaped, here or by other code.
+  /// Returns false once the process has been reaped, here or by other code.
   bool owns_number() noexcept {
     if (is_reaped_) return false;
     siginfo_t info{};
@@ -150,7 +150,7 @@ class WorkerProcess::Impl {
 
 std::variant<WorkerProcess, StartFailure> WorkerProcess::start(const Executor& executor,
                                                                const ProcessRequest& request) {
-  // Process opens a pidfd of its own after the fork, which is too late to learn that none is left.
+  // Reserved for the pidfd that Process opens after the fork, when exhaustion is fatal.
   UniqueFd reserved(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (reserved.get() < 0) return StartFailure{.step = StartStep::fork, .error_number = errno};
   auto forked = fork_process(request);

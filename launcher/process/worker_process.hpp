@@ -1,5 +1,5 @@
-// One worker process as the agent holds it: its start, its death, and what the kernel tells of it.
-// The only file that uses Boost.Process is worker_process.cpp. Runs on the agent's one thread.
+// One worker process: its start, its end, and the kernel's information about it. The only file that
+// uses Boost.Process is worker_process.cpp. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/process/process_start.hpp"
@@ -16,7 +16,7 @@
 
 namespace ddprun {
 
-/// Stands for that of a process whose exit status could not be read: never a success.
+/// Exit code of a process whose status could not be read: never a success.
 inline constexpr int kUnknownExitCode = 255;
 
 /// How a process ended.
@@ -36,13 +36,13 @@ class WorkerProcess {
 
   WorkerProcess(WorkerProcess&&) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) noexcept;
-  ~WorkerProcess();  ///< as close(), waiting at most 1 s
+  ~WorkerProcess();  ///< as close(), with a limit of 1 s
 
-  /// Can be read once the process is past exec, or has failed on its way there.
+  /// Readable when the process' exec has succeeded or failed.
   int exec_notice() const;
 
-  /// To be asked when exec_notice() can be read, or when it is given up: why the process is not
-  /// past exec. Then it has been killed.
+  /// Must be called when exec_notice() is readable or the wait is given up. Returns why the exec
+  /// has not succeeded; the process has then been killed.
   std::optional<StartFailure> start_failure();
 
   pid_t pid() const;
@@ -50,22 +50,23 @@ class WorkerProcess {
   /// Returns when the process has ended; it is then a zombie until reap().
   boost::asio::awaitable<void> wait_for_end();
 
-  /// True if it has ended (reaped or not).
+  /// Returns true if it has ended (reaped or not).
   bool has_ended() const;
 
-  /// After its end by a signal: sends SIGTERM to what is left of its process group. Before reap().
+  /// If a signal ended the process, sends SIGTERM to the rest of its process group. Call before
+  /// reap().
   void end_group_if_killed() noexcept;
 
-  /// Takes the exit status of a process that has ended.
+  /// Returns the exit status of a process that has ended.
   ProcessExit reap();
 
-  /// Kills the process if it has not ended, reaps it, and ends wait_for_end() with
-  /// Error{Errc::closed}. A process that has not ended at the deadline is left to the kernel.
+  /// Kills the process unless it has ended, reaps it, and ends wait_for_end() with
+  /// Error{Errc::closed}. A process that has not ended at the deadline is left to init.
   void close(Deadline deadline) noexcept;
 
-  /// Sends `signal` to the process' group: itself and the descendants that stayed in it. Nothing
-  /// happens once it has been reaped, here or by other code, as its number may then belong to
-  /// others. What comes before exec finds the default handlers.
+  /// Sends `signal` to the process group: the process and the descendants that stayed in it. Does
+  /// nothing once the process has been reaped, here or by other code, since its PID may have been
+  /// reused. Before exec, the signal has its default action.
   void signal_group(int signal) noexcept;
 
  private:

@@ -24,9 +24,9 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-// Exec reads the program's first page; longer than this is a file system that hangs.
+// Exec reads the program's first page; a longer wait means that a file system hangs.
 constexpr auto kExecLimit = 30s;
-// For started workers to end when another one could not be started.
+// Time for started workers to end after another one could not be started.
 constexpr auto kKilledLimit = 1s;
 
 /// Returns when the process has ended, or its handle has been closed.
@@ -121,19 +121,19 @@ std::optional<StartFailure> WorkerStarter::fork_with_streams(const WorkerSpec& s
   return std::nullopt;
 }
 
-/// Workers that do not get past exec are reaped and put into `missing`. Returns the first failure.
+/// Reaps workers whose exec has failed and puts them into `missing`. Returns the first failure.
 asio::awaitable<std::optional<FailedWorker>> WorkerStarter::wait_for_exec(
     std::deque<WorkerSpec>& missing) {
   exec_wait_.begin(kExecLimit);
   std::optional<FailedWorker> failed;
-  const auto workers = workers_;  // close() may come in between
+  const auto workers = workers_;  // close() may be called in the meantime
   for (const auto& worker : workers) {
     const int notice = worker->process.exec_notice();
-    if (notice < 0) continue;  // past exec since an earlier try
+    if (notice < 0) continue;  // started by an earlier try
     co_await exec_wait_.until_readable(notice);
     const auto failure = worker->process.start_failure();
     if (!failure) continue;
-    // Not retried, and its end is not waited for here: the kernel may hold it.
+    // Not retried, and its end is not awaited: it may hang in the kernel.
     const bool hangs = failure->error_number == ETIMEDOUT;
     if (!failed || hangs) failed = failed_worker(worker->spec, *failure);
     if (hangs) continue;
@@ -151,7 +151,7 @@ asio::awaitable<void> WorkerStarter::kill_all() {
     if (!worker->has_ended) worker->process.signal_group(SIGKILL);
   }
   const auto deadline = Deadline::after(kKilledLimit);
-  const auto workers = workers_;  // the group may be closed in between
+  const auto workers = workers_;  // the group may be closed in the meantime
   for (const auto& worker : workers) {
     auto end = end_of(worker);
     co_await with_deadline(std::move(end), deadline);

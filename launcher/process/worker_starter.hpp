@@ -1,4 +1,4 @@
-// Starts the processes of a group of workers. Runs on the agent's one thread.
+// Starts the processes of a group of workers. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/output/output_router.hpp"
@@ -16,7 +16,7 @@
 
 namespace ddprun {
 
-/// A worker that one attempt could not start.
+/// A worker whose start has failed.
 struct FailedWorker {
   int rank = 0;
   StartFailure failure;
@@ -31,9 +31,9 @@ class WorkerStarter {
   WorkerStarter(boost::asio::any_io_executor executor, Containment& containment,
                 OutputRouter& router, int page_fd, Workers& workers);
 
-  /// Starts the workers of `missing` until `must_end` returns true. Moves those that are past exec
-  /// from `missing` to the group's workers; the others stay for the next call. Returns the first
-  /// failure.
+  /// Starts the workers of `missing` until `must_end` returns true. Moves those whose exec has
+  /// succeeded from `missing` to the group's workers; the others stay for the next call. Returns
+  /// the first failure.
   boost::asio::awaitable<std::optional<FailedWorker>> start(std::deque<WorkerSpec>& missing,
                                                             std::function<bool()> must_end);
 
