@@ -19,11 +19,11 @@ namespace {
 
 namespace asio = boost::asio;
 
-// A terminal that says it is ready takes at least this much without blocking, even if each byte
-// becomes two (newline to carriage return and newline); a pipe takes 4,096.
+// A terminal that is ready accepts at least this much without blocking, even if each byte becomes
+// two (newline to carriage return and newline); a pipe accepts 4,096.
 constexpr std::size_t kGuardedBytes = 128;
 
-// Often enough for the eye; each time the terminal gets all open lines anew.
+// Fast enough for viewers; each redraw sends all open lines to the terminal.
 constexpr auto kRedrawEvery = std::chrono::milliseconds(100);
 
 TerminalSize size_of(int fd) {
@@ -55,7 +55,7 @@ ConsoleWriter::ConsoleWriter(const asio::any_io_executor& executor, int fd, bool
   readiness_.assign(epoll);
   open_anew(fd);
   epoll_event interest{.events = EPOLLOUT | EPOLLET, .data = {}};
-  // The kernel refuses to watch what never blocks.
+  // epoll rejects files that never block.
   if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd_, &interest) != 0) kind_ = Kind::file;
 }
 
@@ -76,7 +76,7 @@ void ConsoleWriter::open_anew(int fd) {
     kind_ = Kind::broken;
     return;
   }
-  // A regular file has its position in the shared description, which must go on being used.
+  // A regular file's position is in the shared description, which must remain in use.
   if (S_ISREG(status.st_mode)) return;
   kind_ = Kind::guarded;
   const auto path = "/proc/self/fd/" + std::to_string(fd);
@@ -89,15 +89,15 @@ void ConsoleWriter::open_anew(int fd) {
 
 void ConsoleWriter::write(LinePrefixer& source, std::string text) {
   if (kind_ == Kind::broken || text.empty()) return;
-  // Once lines are missing nothing is taken until the console has caught up: the notice then stands
-  // where they are missing.
+  // After a loss, drop everything until the console has caught up, so that the notice appears where
+  // lines are missing.
   if (dropped_bytes_ > 0 || (!has_patience_ && owed_bytes() >= kConsoleBytesMax)) {
     dropped_lines_ += static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
     dropped_bytes_ += text.size();
     source.interrupt();
     return;
   }
-  // Among verbatim streams nothing is inserted.
+  // Nothing is inserted between verbatim streams.
   if (open_line_ != nullptr && open_line_ != &source && !source.is_verbatim()) {
     pending_ += '\n';
     open_line_->interrupt();
@@ -112,7 +112,7 @@ void ConsoleWriter::write(LinePrefixer& source, std::string text) {
   if (is_full()) be_patient();
 }
 
-/// Above the open lines, of which that of `source` is now complete.
+/// Writes above the open lines; that of `source` is now complete.
 void ConsoleWriter::add_to_terminal(const LinePrefixer& source, const std::string& text) {
   const bool was_idle = pending_.empty();
   if (const auto rest = open_lines_.complete(&source, text)) {
@@ -179,7 +179,7 @@ void ConsoleWriter::push() {
 void ConsoleWriter::take_off(std::size_t bytes) {
   const bool was_full = is_full();
   taken_ += bytes;
-  // Not each time: what is behind would be moved again and again.
+  // Not after each write, which would repeatedly move the rest.
   if (taken_ == pending_.size() || taken_ >= kConsoleBytesMax) {
     pending_.erase(0, taken_);
     taken_ = 0;
@@ -193,7 +193,7 @@ void ConsoleWriter::take_off(std::size_t bytes) {
   }
 }
 
-/// From now on; what was granted before does not count.
+/// The limit starts now; earlier time does not count.
 void ConsoleWriter::be_patient() {
   patience_.expires_after(kConsolePatience);
   patience_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
@@ -205,7 +205,7 @@ void ConsoleWriter::be_patient() {
 }
 
 void ConsoleWriter::give_up(int error) {
-  // First of all, as the warning may come back here as a line to be shown.
+  // First, since the warning may come back here as a line to be shown.
   kind_ = Kind::broken;
   has_lost_output_ = error != EPIPE && !(error == EIO && is_terminal_);
   pending_.clear();

@@ -1,6 +1,5 @@
-// One stream of the console as the place where many workers' lines end up. It never blocks and
-// never changes the flags of the descriptor it was given, which is shared with the shell. Runs on
-// the agent's one thread.
+// One stream of the console, which many workers' lines share. Never blocks, and never changes the
+// flags of the given descriptor, which is shared with the shell. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/output/line_prefixer.hpp"
@@ -19,58 +18,58 @@
 
 namespace ddprun {
 
-/// What a console may owe before the workers wait for it: enough to ride out a burst that a
-/// terminal shows in a second or two, and small beside the workers.
+/// Maximum bytes buffered for a console before workers have to wait: a burst that a terminal shows
+/// in a second or two; little compared with the workers' memory.
 inline constexpr std::size_t kConsoleBytesMax = 1U << 20;
 
-/// A console that owes that much and takes nothing for this long is not waited for any more, but
-/// loses lines: it is a pager that somebody reads, or a terminal that was stopped by Ctrl-S.
+/// Time after which a console with a full buffer that accepts no output loses lines instead of
+/// delaying workers: for example a pager that is not scrolled, or a terminal stopped by Ctrl-S.
 inline constexpr auto kConsolePatience = std::chrono::seconds(1);
 
 class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
  public:
-  /// `can_redraw`: a terminal that understands the usual escape sequences.
+  /// `can_redraw`: the console is a terminal that supports the usual escape sequences.
   ConsoleWriter(const boost::asio::any_io_executor& executor, int fd, bool can_redraw, Log log);
   ~ConsoleWriter();
 
   ConsoleWriter(const ConsoleWriter&) = delete;
   ConsoleWriter& operator=(const ConsoleWriter&) = delete;
 
-  /// True if a line can be shown before it is complete and replaced later; see show().
+  /// Returns true if a line can be shown before it is complete and replaced later; see show().
   bool can_redraw() const { return can_redraw_; }
 
-  /// Writes `text`, which `source` has just made, or keeps it until the console takes it. If the
-  /// console has used up its patience the text is dropped and counted. A line that another source
-  /// has left open is ended first.
+  /// Writes `text` of `source`, or buffers it until the console accepts it. Drops and counts the
+  /// text if the console has been blocked for too long. First ends an incomplete line of another
+  /// source.
   void write(LinePrefixer& source, std::string text);
 
-  /// Only if can_redraw(): shows the line that `source` has not completed yet at the lower end of
-  /// the terminal, in place of what it showed before; empty: it has none. Soon, not at once.
+  /// Only if can_redraw(): shows the incomplete line of `source` at the bottom of the terminal,
+  /// replacing its earlier one; empty: none. Delayed, to limit the rate.
   void show(const LinePrefixer& source, std::string open_line);
 
-  /// Nothing if it is no terminal.
+  /// Returns nullopt if it is not a terminal.
   std::optional<TerminalSize> terminal_size() const;
 
-  /// `source` will not be used any more.
+  /// Must be called before the destruction of `source`.
   void forget(const LinePrefixer& source);
 
-  /// The terminal is about to be another program's.
+  /// Prepares for the use of the terminal by another program.
   void leave_terminal();
 
   /// Stops waiting for the console.
   void close();
 
-  /// True while it is better to leave output where it is than to write it.
+  /// Returns true while callers should not write more output.
   bool is_full() const { return has_patience_ && owed_bytes() >= kConsoleBytesMax; }
 
   /// Expires when is_full() becomes false.
   boost::asio::steady_timer& room_signal() { return room_signal_; }
 
-  /// True if the console has taken everything.
+  /// Returns true if the console has accepted all output.
   bool is_idle() const { return pending_.empty() && dropped_bytes_ == 0 && !is_redraw_due_; }
 
-  /// It has refused output that somebody may want, as a full disk does. A reader that has gone, or
-  /// a terminal that was closed, wants none.
+  /// Returns true if the console has rejected output, as a full disk does. False if its reader has
+  /// gone or the terminal was closed, since the output is then unwanted.
   bool has_lost_output() const { return has_lost_output_; }
 
   /// Expires when the console becomes idle.
@@ -78,10 +77,10 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
 
  private:
   enum class Kind {
-    file,     ///< never blocks: regular files and the null device
-    own,      ///< opened anew, so that non-blocking mode is ours alone
-    guarded,  ///< could not be opened anew: small writes, each after the kernel said it is ready
-    broken,   ///< it has refused output: nothing more is written
+    file,     ///< never blocks: regular file or null device
+    own,      ///< reopened, so that non-blocking mode does not affect others
+    guarded,  ///< could not be reopened: small writes, each after readiness
+    broken,   ///< has rejected output; further output is discarded
   };
 
   void open_anew(int fd);
@@ -104,17 +103,17 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   bool is_terminal_;
   bool has_lost_output_ = false;
   std::string pending_;
-  std::size_t taken_ = 0;  ///< of pending_
+  std::size_t taken_ = 0;  ///< written part of pending_
   std::size_t dropped_lines_ = 0;
   std::size_t dropped_bytes_ = 0;
   bool has_patience_ = true;
-  LinePrefixer* open_line_ = nullptr;  ///< who has written part of a line, if it cannot be redrawn
-  LinePrefixer ended_{"", LinePrefixer::Form::verbatim};  ///< in its place once that has gone
-  OpenLines open_lines_;                                  ///< if they can
+  LinePrefixer* open_line_ = nullptr;  ///< source of the incomplete line, unless redrawn
+  LinePrefixer ended_{"", LinePrefixer::Form::verbatim};  ///< replaces *open_line_ after forget()
+  OpenLines open_lines_;                                  ///< for consoles with redrawing
   bool is_redraw_due_ = false;
   bool is_waiting_ = false;
-  // Asio would make the descriptor itself non-blocking, for the shell too; so it watches an epoll
-  // descriptor that watches the console.
+  // Asio would make the console's descriptor non-blocking, also for the shell; so it watches an
+  // epoll descriptor that watches the console.
   boost::asio::posix::stream_descriptor readiness_;
   boost::asio::steady_timer idle_signal_;
   boost::asio::steady_timer room_signal_;

@@ -12,8 +12,8 @@ std::string_view last_state(std::string_view line) {
   return start == std::string_view::npos ? line : line.substr(start + 1);
 }
 
-/// Whether the line is of what Python 3.14 and later write after a fatal error's Python frames: up
-/// to 32 frames of C, most of the interpreter's own, and a list of modules.
+/// Returns true for lines that Python 3.14 and later write after a fatal error's Python frames: up
+/// to 32 C frames, mostly of the interpreter itself, and a list of modules.
 bool is_of_interpreter(std::string_view line) {
   return line.starts_with("  Binary file \"") || line.starts_with("Extension modules: ");
 }

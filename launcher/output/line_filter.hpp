@@ -1,4 +1,4 @@
-// The lines of a stream that contain one of some texts. Pure.
+// Selects the lines of a stream that contain any of several texts. Pure.
 #pragma once
 
 #include "launcher/output/line_prefixer.hpp"
@@ -15,18 +15,18 @@ class LineFilter {
   LineFilter(LinePrefix prefix, std::vector<std::string> texts)
       : prefixer_(std::move(prefix)), texts_(std::move(texts)) {}
 
-  /// Takes more of the stream and returns the lines that are now complete and match, each with the
-  /// prefix, which itself is not searched, and a newline. Lines are broken where the console's are.
+  /// Appends `bytes` and returns the completed lines that match, each with prefix and newline. The
+  /// prefix is not searched. Long lines are split as on the console.
   std::string take(std::string_view bytes, LinePrefixer::TimePoint now);
 
-  /// The stream has ended: its last line counts without a newline, too.
+  /// Ends the stream; the last line needs no newline.
   std::string finish(LinePrefixer::TimePoint now);
 
  private:
   std::string matching(std::string_view lines, LinePrefixer::TimePoint now);
   bool matches(std::string_view line) const;
 
-  LinePrefixer lines_{""};  ///< cuts the stream
+  LinePrefixer lines_{""};  ///< splits the stream
   LinePrefixer prefixer_;
   std::vector<std::string> texts_;
 };

@@ -9,8 +9,8 @@ namespace ddprun {
 
 namespace {
 
-/// Without what takes a terminal's cursor to another row or erases others: nested progress bars
-/// write it, and those rows are not theirs here.
+/// Appends without sequences that move the cursor to another row or erase others: nested progress
+/// bars write them, but here those rows belong to other sources.
 void append_row(std::string& out, std::string_view text) {
   for (auto escape = text.find('\x1b'); escape != std::string_view::npos;) {
     const auto end = text.find_first_not_of("[0123456789;", escape + 1);
@@ -33,7 +33,7 @@ std::string_view TimeStamp::at(TimePoint when) {
   constexpr std::size_t kSecondBytes = 19;
   const auto second = std::chrono::floor<std::chrono::seconds>(when);
   if (second != second_) {
-    // Once for each second: the time zone's rules cost more than the rest of a line.
+    // Once per second: the conversion to local time is more expensive than the rest of a line.
     second_ = second;
     const auto seconds = std::chrono::system_clock::to_time_t(second);
     std::tm parts{};
@@ -54,7 +54,7 @@ std::string_view TimeStamp::at(TimePoint when) {
 std::string LinePrefixer::take(std::string_view bytes, TimePoint now) {
   if (is_verbatim_) return take_verbatim(bytes);
   std::string out;
-  // Lines of some 20 bytes, the usual ones, need no second allocation.
+  // Lines of usual length, some 20 bytes, need no second allocation.
   if (bytes.size() > 1024) out.reserve(2 * bytes.size());
   while (!bytes.empty()) {
     const auto newline = bytes.find('\n');
@@ -66,7 +66,7 @@ std::string LinePrefixer::take(std::string_view bytes, TimePoint now) {
   return out;
 }
 
-/// Up to the last newline, or all if the rest is too long.
+/// Returns everything up to the last newline, or all if the rest is too long.
 std::string LinePrefixer::take_verbatim(std::string_view bytes) {
   const auto newline = bytes.rfind('\n');
   const auto end = newline == std::string_view::npos ? 0 : newline + 1;
@@ -82,11 +82,11 @@ std::string LinePrefixer::give_verbatim(std::string out) {
   return out;
 }
 
-/// Part of a line, without its newline.
+/// Appends part of a line, without its newline.
 void LinePrefixer::add(std::string& out, std::string_view segment, TimePoint now) {
   if (partial_.empty()) began_ = now;
   while (!segment.empty()) {
-    // Several in a row are one.
+    // Several carriage returns in a row are one.
     if (has_return_ && segment.front() == '\r') {
       segment.remove_prefix(1);
       continue;
@@ -102,7 +102,7 @@ void LinePrefixer::add(std::string& out, std::string_view segment, TimePoint now
 }
 
 void LinePrefixer::append(std::string& out, std::string_view text, TimePoint now) {
-  // A full line is broken only if it goes on.
+  // A full line is split only if it continues.
   while (flushed_bytes_ + partial_.size() + text.size() > kConsoleLineBytesMax) {
     const auto room = kConsoleLineBytesMax - flushed_bytes_ - partial_.size();
     partial_.append(text.substr(0, room));
@@ -116,7 +116,7 @@ void LinePrefixer::append(std::string& out, std::string_view text, TimePoint now
 }
 
 void LinePrefixer::rewrite(std::string& out, TimePoint now) {
-  // The prompt stays where it is.
+  // The prompt remains in its row.
   if (is_inside_line_) out += '\n';
   forget_line();
   is_rewritten_ = true;
@@ -134,7 +134,7 @@ void LinePrefixer::end_line(std::string& out) {
 }
 
 void LinePrefixer::forget_line() {
-  // A worker that has written one very long line need not cost as much for ever.
+  // A single very long line must not keep its memory allocated.
   if (partial_.capacity() > kOpenLineBytesMax) std::string().swap(partial_);
   partial_.clear();
   flushed_bytes_ = 0;

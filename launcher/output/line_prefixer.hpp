@@ -1,6 +1,6 @@
-// Cuts a stream of bytes into lines for a console and puts a prefix before each. A carriage return
-// means that the line is written again from its start, as progress bars do: of such a line only the
-// last state counts. Pure: bytes and the time in, text out.
+// Splits a stream of bytes into lines for a console and adds a prefix to each. After a carriage
+// return a line is rewritten from its start, as by progress bars; only its last state is shown.
+// Pure: bytes and time in, text out.
 #pragma once
 
 #include "launcher/plan/line_prefix.hpp"
@@ -12,26 +12,26 @@
 
 namespace ddprun {
 
-/// A line longer than this is broken: a bound for the memory of one stream, and room for records of
-/// JSON, which programs read from a pipe.
+/// Maximum length of a line, after which it is split. Bounds the memory of one stream, and suffices
+/// for JSON records, which programs read from a pipe.
 inline constexpr std::size_t kConsoleLineBytesMax = 1U << 20;
 
-/// What a terminal's row has room for, with many changes of colour.
+/// Enough for a terminal's row with many changes of colour.
 inline constexpr std::size_t kOpenLineBytesMax = 8U << 10;
 
-/// An incomplete line longer than this is no prompt.
+/// Maximum length of an incomplete line that is treated as a prompt.
 inline constexpr std::size_t kPromptBytesMax = 4U << 10;
 
-/// Local time as in the launcher's own lines: "2026-11-21 05:42:34.657".
+/// Local time in the format of the launcher's lines: "2026-11-21 05:42:34.657".
 class TimeStamp {
  public:
   using TimePoint = std::chrono::system_clock::time_point;
 
-  /// Valid until the next call.
+  /// The result is valid until the next call.
   std::string_view at(TimePoint when);
 
  private:
-  std::chrono::sys_seconds second_{std::chrono::seconds::min()};  ///< what text_ holds
+  std::chrono::sys_seconds second_{std::chrono::seconds::min()};  ///< second in text_
   std::string text_;
 };
 
@@ -41,7 +41,7 @@ class LinePrefixer {
 
   enum class Form {
     lines,     ///< as described above
-    verbatim,  ///< every byte comes out, and nothing else; there is no prefix
+    verbatim,  ///< passes all bytes on unchanged; no prefix
   };
 
   explicit LinePrefixer(LinePrefix prefix, Form form = Form::lines)
@@ -49,39 +49,40 @@ class LinePrefixer {
 
   bool is_verbatim() const { return is_verbatim_; }
 
-  /// Takes more of the stream and returns the lines that are now complete, each with the prefix
-  /// and a newline. A carriage return just before a newline stays.
+  /// Appends `bytes` and returns the completed lines, each with prefix and newline. A carriage
+  /// return immediately before a newline is kept.
   std::string take(std::string_view bytes, TimePoint now);
 
-  /// True if there is something of the line that waits for its end which nobody has seen yet.
+  /// Returns true if the incomplete line has content that has not been shown.
   bool has_news() const;
 
-  /// True if a carriage return has come since the line began: it is a progress bar.
+  /// Returns true if the line has had a carriage return: it is a progress bar.
   bool is_rewritten() const { return is_rewritten_ || has_return_; }
 
-  /// True if nothing of the line that waits for its end has been seen, and it is too long for a
+  /// Returns true if no part of the incomplete line has been shown, and it is too long for a
   /// prompt.
   bool is_long() const { return !is_inside_line_ && partial_.size() > kPromptBytesMax; }
 
-  /// The line that waits for its end as it stands, with the prefix; empty if there is none. For a
-  /// console that can take it off again. Of a long line the beginning.
+  /// Returns the incomplete line with its prefix; empty if there is no incomplete line. For a
+  /// console that can redraw it. Of a long line, only the beginning.
   std::string open_line();
 
-  /// For one that cannot. Returns what there is of the line: a prompt without a newline, so that
-  /// what follows continues it; a progress bar as a whole line, so that the next state is another.
+  /// For a console without redrawing. Returns the incomplete line: a prompt without newline, so
+  /// that further text continues it; a progress bar as a complete line, so that its next state
+  /// becomes another line.
   std::string flush();
 
-  /// The stream has ended: returns what is missing of the last line, with a newline.
+  /// Ends the stream. Returns the rest of the last line with a newline.
   std::string finish();
 
-  /// Somebody else wrote to the console since flush(): the line cannot be continued and the next
-  /// bytes begin a new one.
+  /// Another source has written to the console since flush(): the line cannot be continued, and the
+  /// next bytes begin a new one.
   void interrupt() {
     is_inside_line_ = false;
     flushed_bytes_ = 0;
   }
 
-  /// True after flush() of a prompt, until the line ends.
+  /// Returns true after flush() of a prompt, until the line ends.
   bool is_inside_line() const { return is_inside_line_; }
 
  private:
@@ -98,11 +99,11 @@ class LinePrefixer {
   LinePrefix prefix_;
   bool is_verbatim_;
   TimeStamp stamp_;
-  TimePoint began_{};              ///< the line, or its present state
-  std::string partial_;            ///< without what flush() has returned of the line
-  std::size_t flushed_bytes_ = 0;  ///< with partial_ at most kConsoleLineBytesMax
-  bool has_return_ = false;        ///< after partial_; the next byte tells what it means
-  bool is_rewritten_ = false;      ///< there was a state before this one
+  TimePoint began_{};              ///< of the line, or of its current state
+  std::string partial_;            ///< the line, without what flush() has returned
+  std::size_t flushed_bytes_ = 0;  ///< partial_ included, at most kConsoleLineBytesMax
+  bool has_return_ = false;        ///< after partial_; its meaning depends on the next byte
+  bool is_rewritten_ = false;      ///< there was an earlier state
   bool is_shown_ = false;          ///< flush() has returned this state as a line
   bool is_inside_line_ = false;
 };

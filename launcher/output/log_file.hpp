@@ -1,5 +1,5 @@
-// A file that output goes to. A disk that is full or hangs is worth a warning, never the end of the
-// run. Runs on the agent's one thread; the writer's thread does what may block.
+// A log file. A full or hanging disk causes a warning and lost output, but does not end the run.
+// Runs on the agent's thread; the writer's thread performs blocking calls.
 #pragma once
 
 #include "launcher/output/log_writer.hpp"
@@ -13,8 +13,8 @@ namespace ddprun {
 
 class LogFile {
  public:
-  /// Creates the file if it does not exist; several may write to the same one. In a held folder it
-  /// must be a regular file with one link. Throws Error{Errc::system} naming it.
+  /// Creates the file if it does not exist. Several LogFiles may write to the same file. In a held
+  /// folder it must be a regular file with one link. Throws Error{Errc::system} with its path.
   LogFile(const HeldPath& path, std::shared_ptr<LogWriter> writer);
   ~LogFile();  ///< as end()
 
@@ -24,7 +24,7 @@ class LogFile {
   /// Warns at the first loss.
   void write(std::string_view bytes);
 
-  /// Closes the file once it has been written and reports how many bytes it lacks, if any.
+  /// Closes the file after pending writes, and reports the number of lost bytes, if any.
   void end();
 
  private:

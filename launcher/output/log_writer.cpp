@@ -24,13 +24,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The thread is woken at once for this much, else a little later: it would sleep and wake for each
-/// piece of output otherwise, which takes longer than to write it.
+/// Pending bytes at which the thread is woken immediately; otherwise it is woken slightly later,
+/// since a wake-up for each piece of output takes longer than its write.
 constexpr std::size_t kWakeBytes = std::size_t{256} << 10;
 constexpr auto kWakeDelay = std::chrono::milliseconds(2);
 
-/// Buffers kept for the next output: of 64 KiB each, as that is read at once. Only a large piece
-/// takes one: a small one would keep all of its memory while it waits.
+/// Maximum buffers kept for reuse: of 64 KiB each, the size of a read. Only large pieces take one:
+/// a small piece would occupy a whole buffer while it is pending.
 constexpr std::size_t kSpareBuffersMax = 16;
 constexpr std::size_t kLargePieceBytes = std::size_t{32} << 10;
 
@@ -38,9 +38,9 @@ struct Job {
   std::shared_ptr<LogWriter::File> file;
   std::string bytes;
   bool is_last = false;
-  std::uint64_t lost_bytes = 0;  ///< before it got here; of the last job
+  std::uint64_t lost_bytes = 0;  ///< dropped before the queue; in the last job only
 
-  /// What it costs to keep it.
+  /// Memory in use by the job.
   std::size_t memory() const { return sizeof(Job) + bytes.capacity(); }
 };
 
@@ -75,7 +75,7 @@ std::string close_file(LogWriter::File& file, std::uint64_t lost_bytes) {
 }  // namespace
 
 struct LogWriter::Queue {
-  /// Of the thread. Returns when it is to stop and has written everything.
+  /// Runs on the thread. Returns after stop(), when everything has been written.
   static void run(const std::shared_ptr<Queue>& self) {
     std::unique_lock lock(self->mutex);
     while (true) {
@@ -103,7 +103,7 @@ struct LogWriter::Queue {
     jobs.push_back(std::move(job));
   }
 
-  /// For a piece of so many bytes.
+  /// Returns a buffer for a piece of this size.
   std::string buffer(std::size_t piece_bytes) {
     if (piece_bytes < kLargePieceBytes) return {};
     const std::lock_guard lock(mutex);
@@ -113,13 +113,13 @@ struct LogWriter::Queue {
     return taken;
   }
 
-  /// Of the thread, which holds the mutex.
+  /// Runs on the thread, with the mutex locked.
   void recycle(std::string buffer) {
     const bool is_large = buffer.capacity() >= kLargePieceBytes;
     if (is_large && spare.size() < kSpareBuffersMax) spare.push_back(std::move(buffer));
   }
 
-  /// Of the thread, which holds the mutex.
+  /// Runs on the thread, with the mutex locked.
   void finish(const Job& job, std::string report) {
     const bool was_full = memory >= kLogBytesMax;
     bytes -= job.bytes.size();
@@ -132,12 +132,12 @@ struct LogWriter::Queue {
   }
 
   std::mutex mutex;
-  std::condition_variable work;      ///< for the thread
+  std::condition_variable work;      ///< wakes the thread
   std::condition_variable progress;  ///< for stop()
-  std::deque<Job> jobs;              ///< the first one is being done
-  std::vector<std::string> spare;    ///< buffers without a use
+  std::deque<Job> jobs;              ///< the first one is in progress
+  std::vector<std::string> spare;    ///< unused buffers
   std::string current_name;
-  std::uint64_t bytes = 0;              ///< of output, of all jobs
+  std::uint64_t bytes = 0;              ///< output of all jobs
   std::atomic<std::size_t> memory = 0;  ///< of all jobs
   std::vector<std::string> reports;     ///< to be logged; at most two for each file
   Clock::time_point last_progress = Clock::now();
@@ -157,7 +157,7 @@ LogWriter::LogWriter(const boost::asio::any_io_executor& executor, Log log,
       patience_(executor),
       room_signal_(executor, Clock::time_point::max()),
       idle_signal_(executor, Clock::time_point::max()) {
-  // The thread may outlive this and signal its own descriptor.
+  // The thread may outlive this object and then signals its own descriptor.
   const int event = ::fcntl(queue_->event.get(), F_DUPFD_CLOEXEC, 0);
   if (event < 0) throw_system_error("log files: eventfd", errno);
   notices_.assign(event);
@@ -190,7 +190,7 @@ bool LogWriter::is_full() const {
 
 bool LogWriter::write(const std::shared_ptr<File>& file, std::string_view bytes) {
   const std::size_t queued = queue_->memory;
-  // What is left in the pipes of workers that have ended is not held up.
+  // Pipes of ended workers are read without waiting, so output is dropped only at twice the limit.
   const bool is_lost = queued >= (has_patience_ ? 2 * kLogBytesMax : kLogBytesMax);
   if (is_lost || !thread_.joinable()) return false;
   auto buffer = queue_->buffer(bytes.size());
@@ -287,7 +287,7 @@ void LogWriter::report_unwritten() {
     text = queue_->current_name + ": its file system takes no output; " + std::to_string(bytes) +
            " bytes of output are missing from log files";
   }
-  // Without the lock: the console may take its time, and the writer thread continues.
+  // Without the lock, since the console may be slow, and the thread continues.
   warn(text);
 }
 

@@ -1,7 +1,7 @@
-// Writes log files on a thread of its own: a file system that hangs blocks that thread and not the
-// agent. What waits to be written is bounded; while there is too much of it the workers are held
-// up, and once the file system has taken nothing for a while the output is lost and reported. All
-// functions are called on the executor's one thread.
+// Writes log files on a separate thread, so that a hanging file system blocks that thread only. The
+// pending output is bounded: at the limit the workers have to wait, and if the file system accepts
+// nothing for some time, output is dropped and reported. All functions are called on the executor's
+// single thread.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -22,25 +22,25 @@
 
 namespace ddprun {
 
-/// Memory of unwritten output from which workers are held up: some 10 ms of what a disk's cache
-/// takes. Each piece counts with what it takes to keep it, as most may be of a few bytes.
+/// Memory of pending output at which workers have to wait: some 10 ms of what a disk's cache
+/// accepts. Includes the overhead of each piece, since most may have only a few bytes.
 inline constexpr std::size_t kLogBytesMax = std::size_t{16} << 20;
 
-/// A file system that takes nothing for this long is considered hung: workers are not held up any
-/// more, and the end of the run does not wait for it.
+/// A file system that accepts nothing for this long is considered hung: neither workers nor the end
+/// of the run wait for it any longer.
 inline constexpr auto kLogPatience = std::chrono::seconds(5);
 
 class LogWriter : public std::enable_shared_from_this<LogWriter> {
  public:
-  /// A file of which the writer's thread is the only user.
+  /// A file that only the writer's thread uses.
   struct File {
     std::string name;
     UniqueFd fd;
     std::uint64_t failed_bytes = 0;
-    int error_number = 0;  ///< if failed_bytes > 0: the error of the last failure
+    int error_number = 0;  ///< of the last failure; meaningful if failed_bytes > 0
   };
 
-  /// `log` gets a warning at the first loss of a file, and its sum at the end.
+  /// `log` receives a warning at the first loss of a file, and the total at its end.
   LogWriter(const boost::asio::any_io_executor& executor, Log log,
             std::chrono::milliseconds patience = kLogPatience);
   ~LogWriter();  ///< as stop()
@@ -48,29 +48,29 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
 
-  /// Begins to report. To be called once.
+  /// Starts reporting. Must be called once.
   void start();
 
-  /// Queues the bytes. Returns false if they are lost, because the file system is hung.
+  /// Queues the bytes. Returns false if they are dropped because the file system hangs.
   bool write(const std::shared_ptr<File>& file, std::string_view bytes);
 
-  /// Closes the file after what was queued for it, and reports how many bytes it lacks:
-  /// `lost_bytes` and those that could not be written.
+  /// Closes the file after its queued output, and reports the number of missing bytes: `lost_bytes`
+  /// plus those that could not be written.
   void close(std::shared_ptr<File> file, std::uint64_t lost_bytes);
 
   void warn(const std::string& text) const { write_log(log_, LogLevel::warn, text); }
 
-  /// True while workers are to be held up.
+  /// Returns true while workers have to wait.
   bool is_full() const;
 
   /// Expires when is_full() becomes false.
   boost::asio::steady_timer& room_signal() { return room_signal_; }
 
-  /// Waits until all is written, or the file system is considered hung, which is reported.
+  /// Waits until all output is written, or the file system is considered hung, which is reported.
   boost::asio::awaitable<void> drain();
 
-  /// Waits as drain() does, without running the executor; then nothing is written any more. A
-  /// thread that is blocked by the file system is left behind: it touches nothing but its queue.
+  /// Waits as drain(), but without running the executor; afterwards nothing is written. A thread
+  /// that is blocked by the file system is abandoned: it accesses only its queue.
   void stop();
 
  private:
@@ -87,7 +87,7 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   std::thread thread_;
   bool has_patience_ = true;
   bool is_wake_due_ = false;
-  boost::asio::posix::stream_descriptor notices_;  ///< of the thread
+  boost::asio::posix::stream_descriptor notices_;  ///< from the thread
   boost::asio::steady_timer wake_;
   boost::asio::steady_timer patience_;
   boost::asio::steady_timer room_signal_;

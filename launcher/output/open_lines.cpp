@@ -14,7 +14,7 @@ constexpr std::string_view kEraseBelow = "\x1b[J";
 constexpr std::string_view kEraseRestOfRow = "\x1b[K";
 constexpr std::string_view kPlainColors = "\x1b[0m";
 
-/// Bytes of the escape sequence at the start of `text`, which begins with ESC.
+/// Returns the bytes of the escape sequence at the start of `text`, which begins with ESC.
 std::size_t escape_bytes(std::string_view text) {
   if (text.substr(1, 1) != "[") return std::min<std::size_t>(2, text.size());
   for (std::size_t i = 2; i < text.size(); ++i) {
@@ -23,7 +23,7 @@ std::size_t escape_bytes(std::string_view text) {
   return text.size();
 }
 
-/// Of a whole escape sequence: nothing but parameters between "ESC[" and "m".
+/// Returns true for a sequence with only parameters between "ESC[" and "m".
 bool is_color(std::string_view escape) {
   return escape.size() > 2 && escape.back() == 'm' &&
          escape.substr(2, escape.size() - 3).find_first_not_of("0123456789;:") ==
@@ -35,8 +35,8 @@ struct CodeRange {
   char32_t last;
 };
 
-/// What takes two columns, from Unicode's table of East Asian widths. Where only some of a block do
-/// the whole block is here: a row that is cut early does no harm, one that runs over does.
+/// Ranges with characters of two columns, from Unicode's table of East Asian widths. Includes
+/// blocks that have only some: cutting a row early is harmless, an overlong row is not.
 constexpr CodeRange kWide[] = {
     {0x1100, 0x115f},   {0x231a, 0x231b},   {0x2329, 0x232a},   {0x23e9, 0x23f3},
     {0x25fd, 0x25fe},   {0x2600, 0x27bf},   {0x2b1b, 0x2b1c},   {0x2b50, 0x2b55},
@@ -61,7 +61,7 @@ std::string fit_to_row(std::string_view line, int columns) {
   while (!line.empty()) {
     auto [bytes, code] = first_character(line);
     if (bytes == 0) {
-      // Some terminals take the byte for a control character.
+      // Some terminals treat the byte as a control character.
       if (++used > columns) break;
       row += '?';
       bytes = 1;
@@ -122,7 +122,7 @@ std::string OpenLines::draw(TerminalSize size) {
   const auto most = static_cast<std::size_t>(std::max(1, size.rows / 2));
   const bool has_all = lines_.size() <= most;
   const auto shown = has_all ? lines_.size() : most - 1;
-  // A character in the last column may or may not take the cursor to the next row.
+  // Terminals differ in whether a character in the last column moves the cursor to the next row.
   const int columns = std::max(1, size.columns - 1);
   const bool had_more = drawn_rows_ > static_cast<int>(std::min(lines_.size(), most));
   std::string out = to_first_row();

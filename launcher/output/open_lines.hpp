@@ -1,6 +1,5 @@
-// The lines at the lower end of a terminal that are not complete yet: progress bars and prompts,
-// one row for each worker's stream, while complete lines scroll by above them. Pure: what to send
-// to the terminal comes out as text.
+// The incomplete lines at the bottom of a terminal, progress bars and prompts: one row for each
+// worker's stream, while complete lines scroll above. Pure: returns the text for the terminal.
 #pragma once
 
 #include <cstddef>
@@ -19,39 +18,39 @@ struct TerminalSize {
 
 class OpenLines {
  public:
-  /// Sets the open line of `owner`, which is only compared; empty text: it has none. False if that
-  /// changes nothing.
+  /// Sets the open line of `owner`, which is only compared; empty text: none. Returns false if
+  /// unchanged.
   bool set(const void* owner, std::string text);
 
   bool is_empty() const { return lines_.empty(); }
 
-  /// Takes the rows off the terminal: the cursor is then where the first of them began.
+  /// Returns text that erases the rows and moves the cursor to the start of the first.
   std::string erase();
 
-  /// If nothing but the open line of `owner` is drawn, and `text` begins with it as it is drawn:
-  /// takes it from the open lines and returns the rest of `text`, to be written where the cursor
-  /// is. After a prompt that is where the answer has left it: in a row that is not ours to erase.
+  /// If only the open line of `owner` is drawn, and `text` begins with it as drawn: removes it from
+  /// the open lines and returns the rest of `text`, to be written at the cursor. After a prompt the
+  /// cursor may be behind the user's input, in a row that must not be erased.
   std::optional<std::string> complete(const void* owner, std::string_view text);
 
-  /// Puts the rows there, over those of the last time. More than half of the terminal's rows are
-  /// never taken; a last row then tells how many lines are not shown.
+  /// Returns text that draws the rows over the previous ones. Uses at most half of the terminal's
+  /// rows; a last row then shows the number of hidden lines.
   std::string draw(TerminalSize size);
 
-  /// The rows stay as they are and the cursor goes below them. The terminal is somebody else's for
-  /// a while; the next draw() begins anew.
+  /// Returns text that keeps the rows and moves the cursor below them, for another program. The
+  /// next draw() does not erase them.
   std::string leave();
 
  private:
   std::string to_first_row();
 
-  std::vector<std::pair<const void*, std::string>> lines_;  ///< in order of their appearance
+  std::vector<std::pair<const void*, std::string>> lines_;  ///< in order of appearance
   int drawn_rows_ = 0;
-  std::string drawn_line_;  ///< if it is the only row and was drawn as it is
+  std::string drawn_line_;  ///< if it is the only row and was drawn completely
 };
 
-/// `line` (UTF-8) cut to at most `columns` columns of a terminal, without what would move the
-/// cursor; colours stay and end with the line. A character that may be wide counts as two columns,
-/// one that combines with the one before it as one: a row may end early but never runs over.
+/// Returns `line` (UTF-8) cut to at most `columns` columns of a terminal, without control
+/// characters that move the cursor; colours are kept and reset at the end. Possibly wide characters
+/// count as two columns, combining ones as one: a row may be too short, but never too long.
 std::string fit_to_row(std::string_view line, int columns);
 
 }  // namespace ddprun

@@ -37,7 +37,7 @@ class OutputRouter::Impl {
       : executor_(std::move(executor)),
         log_(std::move(log)),
         out_(make_writer(executor_, console.standard_output, console.can_redraw, log_)),
-        // One place, one queue: lines of the two streams must not mix.
+        // One queue for one destination: lines of the two streams must not mix.
         error_(are_the_same(console.standard_output, console.standard_error)
                    ? out_
                    : make_writer(executor_, console.standard_error, console.can_redraw, log_)) {}
@@ -71,7 +71,7 @@ class OutputRouter::Impl {
   bool has_lost_output() const { return out_->has_lost_output() || error_->has_lost_output(); }
 
   asio::awaitable<void> drain(Deadline deadline) {
-    if (logs_) co_await logs_->drain();  // first: what it reports goes to the console
+    if (logs_) co_await logs_->drain();  // first: its reports are shown on the console
     for (const auto& sink : {out_, error_}) {
       while (!sink->is_idle() && !deadline.passed()) {
         boost::system::error_code ignored;
@@ -82,7 +82,7 @@ class OutputRouter::Impl {
   }
 
  private:
-  /// Most runs have no log files, and need no thread for them.
+  /// Created on demand: most runs have no log files.
   const std::shared_ptr<LogWriter>& logs() {
     if (!logs_) {
       logs_ = std::make_shared<LogWriter>(executor_, log_);

@@ -1,8 +1,7 @@
-// Takes the workers' output to the console and to files. The file is primary and gets every byte
-// unchanged; the console is best effort and gets whole lines with a prefix. A console that takes
-// its output slowly is waited for; one that takes none for a while (a stopped terminal, a full
-// pipe) loses lines, which are counted and told of, and holds up no worker. Runs on the agent's one
-// thread.
+// Routes the workers' output to the console and to files. Files receive every byte unchanged. The
+// console receives whole lines with a prefix, as far as it accepts them: workers wait for a slow
+// console, but if it accepts nothing for some time (a stopped terminal, a full pipe), lines are
+// dropped, counted and reported. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/output/open_lines.hpp"
@@ -25,62 +24,64 @@ namespace ddprun {
 
 /// How the console shows a stream.
 enum class ConsoleForm {
-  lines,          ///< whole lines with the prefix, of progress bars the last state
-  verbatim,       ///< unchanged, in whole lines as far as others write there, too
-  verbatim_bytes  ///< unchanged, and each byte at once
+  lines,          ///< whole lines with the prefix; of progress bars, the last state
+  verbatim,       ///< unchanged; in whole lines if other sources write there, too
+  verbatim_bytes  ///< unchanged, each byte immediately
 };
 
-/// What becomes of one stream of one worker.
+/// Destinations of one stream of one worker.
 struct StreamSpec {
   StreamTarget target = StreamTarget::console;
-  bool is_shown = true;  ///< false: not on the console even if the target says so
-  LinePrefix prefix;     ///< of each line on the console, e.g. "[default0]:"
+  bool is_shown = true;  ///< false: not on the console, regardless of the target
+  LinePrefix prefix;     ///< of lines on the console, for example "[default0]:"
   ConsoleForm form = ConsoleForm::lines;
   HeldPath file;  ///< for file and tee; its folder exists
-  /// For tee: lines that contain one of these texts also go to `filtered_file`, which other streams
-  /// share.
+  /// For tee: lines that contain any of these texts are also written to `filtered_file`, which
+  /// several streams share.
   std::vector<std::string> filters{};
   HeldPath filtered_file{};
 };
 
-/// Which of its two streams.
+/// One of a worker's two streams.
 enum class StreamKind { standard_output, standard_error };
 
 class WorkerStream;
 
 class OutputRouter {
  public:
-  /// Descriptors of the console's two streams. They stay the caller's and keep their flags: they
-  /// are shared with the shell.
+  /// Descriptors of the console's two streams. Not owned, and their flags are not changed: they are
+  /// shared with the shell.
   struct Console {
     int standard_output = 1;
     int standard_error = 2;
-    /// True: those of the two that are terminals understand the usual escape sequences.
+    /// True if those of the two that are terminals support the usual escape sequences.
     bool can_redraw = false;
   };
 
   OutputRouter(boost::asio::any_io_executor executor, Console console, Log log = {});
-  ~OutputRouter();  ///< what the console has not taken by now is lost; waits for log files as
-                    ///< drain()
+  /// Drops output that the console has not accepted; waits for log files as drain().
+  ~OutputRouter();
 
-  /// Opens the file, if there is to be one, and a pipe. Throws Error{Errc::system} naming the file.
+  /// Opens the file, if any, and a pipe. Throws Error{Errc::system} with the file.
   std::shared_ptr<WorkerStream> open(const StreamSpec& spec, StreamKind kind);
 
-  /// Puts the agent's own lines, each with its newline, among the workers' on standard error.
+  /// Adds the agent's lines, each with its newline, to the output on standard error.
   void write(std::string_view lines);
 
-  /// Of the terminal that workers' lines of this kind go to; nothing if it is none.
+  /// Returns the size of the terminal that shows workers' lines of this kind; nullopt if it is not
+  /// a terminal.
   std::optional<TerminalSize> terminal_size(StreamKind kind) const;
 
-  /// The terminal is about to be another program's: nothing is drawn over until the next output.
+  /// Prepares for the use of the terminal by another program: nothing is redrawn until the next
+  /// output.
   void leave_terminal();
 
-  /// Whether one of the console's streams has refused output that somebody may want.
+  /// Returns true if a stream of the console has rejected output; see ConsoleWriter.
   bool has_lost_output() const;
 
-  /// Waits until log files have been written, or their file system takes nothing for kLogPatience;
-  /// then until the console has taken what it is to get, or the deadline passes. For the end of the
-  /// run.
+  /// Waits until log files have been written, or their file system has accepted nothing for
+  /// kLogPatience; then until the console has accepted all output, or until the deadline. For the
+  /// end of the run.
   boost::asio::awaitable<void> drain(Deadline deadline);
 
  private:

@@ -19,14 +19,14 @@ namespace {
 
 namespace asio = boost::asio;
 
-// What a worker can write while the agent is busy elsewhere. The kernel may grant less.
+// Requested pipe size, for output while the agent is busy. The kernel may grant less.
 constexpr int kPipeBytes = 256 << 10;
-// What is read from one stream before the others get their turn.
+// Maximum bytes read from one stream before others get their turn.
 constexpr std::size_t kReadBytes = 64U << 10;
-// Long enough that a line written in pieces stays whole, short enough for a prompt.
+// Long enough to keep lines together that are written in pieces, short enough for a prompt.
 constexpr auto kPartialLineWait = std::chrono::milliseconds(100);
-// How often a progress bar is shown where it cannot be drawn over: a file of a day's training then
-// holds some thousand lines of it, and a reader of it sees how far the training is.
+// Interval between states of a progress bar without redrawing: a file then has some thousand lines
+// after a day's training, and readers can see the progress.
 constexpr auto kLongWait = std::chrono::seconds(10);
 
 }  // namespace
@@ -65,7 +65,8 @@ void WorkerStream::start() {
   read_more();
 }
 
-/// Of the destination that is full, if one is: meanwhile the pipe fills and the worker waits.
+/// Returns the signal of a full destination, or null. Meanwhile the pipe fills and the worker
+/// waits.
 asio::steady_timer* WorkerStream::room_signal() {
   if (console_ && console_->is_full()) return &console_->room_signal();
   if (logs_ && logs_->is_full()) return &logs_->room_signal();
@@ -83,13 +84,14 @@ void WorkerStream::read_more() {
   pipe_.async_wait(asio::posix::descriptor_base::wait_read,
                    [self = shared_from_this()](boost::system::error_code error) {
                      if (error || self->has_ended_) return;
-                     // Another stream may have filled a destination in the same turn of the loop.
+                     // Another stream may have filled a destination in the same iteration of the
+                     // loop.
                      if (self->room_signal() != nullptr) return self->read_more();
                      if (self->read_some()) self->read_more();
                    });
 }
 
-/// False if there is no more to come.
+/// Returns false at the end of the stream.
 bool WorkerStream::read_some() {
   std::array<char, kReadBytes> bytes;
   const ssize_t count = ::read(pipe_.native_handle(), bytes.data(), bytes.size());
@@ -132,9 +134,9 @@ void WorkerStream::end_files() {
 }
 
 void WorkerStream::flush_soon() {
-  // Not anew for each piece: a line that keeps growing must appear, too.
+  // Not restarted for each piece: a line that keeps growing must be shown, too.
   if (std::exchange(is_flush_due_, true)) return;
-  // Where lines of others may come in between, a long one is better shown when it is complete.
+  // If lines of other sources may be inserted, a long line is better shown when complete.
   const bool can_wait = prefixer_.is_rewritten() || prefixer_.is_long();
   partial_line_.expires_after(can_wait ? kLongWait : kPartialLineWait);
   partial_line_.async_wait([weak = weak_from_this(), can_wait](boost::system::error_code error) {
@@ -176,7 +178,7 @@ asio::awaitable<bool> WorkerStream::wait_for_end(Deadline deadline) {
 }
 
 void WorkerStream::read_now() {
-  // A descendant that goes on writing must not keep this up for ever.
+  // A descendant that keeps writing must not prolong this without limit.
   constexpr int kReadsMax = 2 * kPipeBytes / static_cast<int>(kReadBytes);
   for (int i = 0; i < kReadsMax && !has_ended_ && read_some(); ++i) {
   }

@@ -1,5 +1,5 @@
-// One stream of one worker: the reading end of its pipe, its file, its place on the console and its
-// last lines. Runs on the agent's one thread.
+// One stream of one worker: the reading end of its pipe, its file, its console and its last lines.
+// Runs on the agent's thread.
 #pragma once
 
 #include "launcher/output/console_writer.hpp"
@@ -31,31 +31,30 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   WorkerStream(const WorkerStream&) = delete;
   WorkerStream& operator=(const WorkerStream&) = delete;
 
-  /// The end of the pipe to give to the worker. Close it once the worker has it.
+  /// The worker's end of the pipe. Close it once the worker has started.
   int worker_end() const { return worker_end_; }
   void close_worker_end();
 
-  /// Begins to read.
+  /// Starts reading.
   void start();
 
-  /// Returns true when everything has been read to the end, false when the deadline has passed: a
-  /// descendant may hold the pipe open.
+  /// Returns true at the end of the stream, false at the deadline: a descendant may keep the pipe
+  /// open.
   boost::asio::awaitable<bool> wait_for_end(Deadline deadline);
 
-  /// Reads what is there now, and no more.
+  /// Reads what is available now, and ends the stream.
   void finish();
 
-  /// From now on what is read is appended to `copy`, too, until that has `bytes_max`; null: no
-  /// more.
+  /// From now on also appends what is read to `copy`, up to `bytes_max`; null: stops that.
   void copy_to(std::shared_ptr<std::string> copy, std::size_t bytes_max = 0);
 
-  /// Reads what is there now; more may follow.
+  /// Reads what is available now, without ending the stream.
   void read_now();
 
   /// Stops reading.
   void close() { end(); }
 
-  /// The last lines, oldest first.
+  /// Returns the last lines, oldest first.
   std::vector<std::string> last_lines() const { return last_.lines(); }
 
  private:
@@ -84,7 +83,7 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   std::shared_ptr<std::string> copy_;
   std::size_t copy_bytes_max_ = 0;
   boost::asio::posix::stream_descriptor pipe_;
-  boost::asio::steady_timer partial_line_;  ///< when to show a line without its end
+  boost::asio::steady_timer partial_line_;  ///< when to show an incomplete line
   boost::asio::steady_timer end_signal_;    ///< cancelled at the end
 };
 
