@@ -24,7 +24,7 @@ Settings settings(int least, int most) {
 }  // namespace
 
 TEST_SUITE("admission of nodes") {
-  TEST_CASE("a node that means another run is refused and told the difference") {
+  TEST_CASE("admission: a node of another run is rejected with the difference") {
     Talk talk(settings(2, 2));
     struct Case {
       void (*change)(Join&);
@@ -54,7 +54,7 @@ TEST_SUITE("admission of nodes") {
     }
   }
 
-  TEST_CASE("only a node with another configuration is shown the outline of the right one") {
+  TEST_CASE("admission: only a node with another configuration gets the outline") {
     auto with_config = settings(2, 2);
     with_config.config_hash = "right";
     with_config.config_outline = "{}";
@@ -76,7 +76,7 @@ TEST_SUITE("admission of nodes") {
     CHECK(talk.told<Welcome>(3).size() == 1);
   }
 
-  TEST_CASE("numbers that no agent sends are refused, those at their bounds are not") {
+  TEST_CASE("admission: numbers outside their bounds are rejected") {
     struct Case {
       void (*change)(Join&);
       const char* text;  ///< empty: the node is welcome
@@ -117,7 +117,7 @@ TEST_SUITE("admission of nodes") {
     }
   }
 
-  TEST_CASE("a rank that two nodes want is refused to the second") {
+  TEST_CASE("admission: a rank requested twice is rejected for the second node") {
     Talk talk(settings(3, 3));
     Join join = talk.join_of("a");
     join.node_rank = 1;

@@ -89,7 +89,7 @@ std::string threads(const HostFacts& facts, const std::string& affinity, int wor
 }  // namespace
 
 TEST_SUITE("affinity") {
-  TEST_CASE("every kind gives each worker its CPUs") {
+  TEST_CASE("affinity: each policy assigns CPUs to each worker") {
     const auto small = machine(1, 1, 1, 4);          // one socket
     const auto two = machine(2, 1, 1, 4);            // two sockets
     const auto four = machine(4, 2, 1, 1);           // two sockets of two nodes
@@ -125,13 +125,13 @@ TEST_SUITE("affinity") {
     }
   }
 
-  TEST_CASE("shares follow the caches where the CPUs' numbers do not") {
+  TEST_CASE("affinity: shares follow the caches if CPU numbers do not") {
     auto topology = machine(1, 1, 1, 4);
     for (auto& cpu : topology.cpus) cpu.last_cache = cpu.core % 2;
     CHECK(bound(topology, {.kind = Kind::cores}, 2) == "0,2,4,6 | 1,3,5,7");
   }
 
-  TEST_CASE("workers follow their GPUs if the kernel knows where all of these are") {
+  TEST_CASE("affinity: workers follow their GPUs if all GPU nodes are known") {
     const auto two = machine(2, 1, 1, 1);
     CHECK(bound(with_gpus(two, {1, 0, 1}), {.kind = Kind::node}, 2) == "1,3 | 0,2");
     CHECK(bound(with_gpus(two, {1, 0, 1}), {.kind = Kind::exclusive}, 3) ==
@@ -151,7 +151,7 @@ TEST_SUITE("affinity") {
           "8-9,24-25 | 10-11,26-27 | 12-13,28-29 | 14-15,30-31");
   }
 
-  TEST_CASE("lists are taken as they are, if there is one for each worker of allowed CPUs") {
+  TEST_CASE("affinity: lists are used unchanged if there is one per worker of allowed CPUs") {
     const auto topology = only(machine(1, 1, 1, 4), "1-7");
     const Affinity lists{.kind = Kind::list, .lists = {{1, 2, 3}, {3, 7}}};
     CHECK(bound(topology, lists, 2) == "1-3 | 3,7");
@@ -161,19 +161,19 @@ TEST_SUITE("affinity") {
           "? CPU 7 of local rank 1 is none that ddprun may run on (1-6)");
   }
 
-  TEST_CASE("no binding leaves the CPUs open, and unknown CPUs cannot be bound") {
+  TEST_CASE("affinity: no policy leaves CPUs unbound and unknown CPUs cannot be bound") {
     CHECK(bound(machine(1, 1, 1, 1), {}, 2).find_first_of("0123") == std::string::npos);
     CHECK(bound({}, {.kind = Kind::node}, 1)[0] == '?');
   }
 
-  TEST_CASE("a worker has the cores that it shares with nobody, and its part of the others") {
+  TEST_CASE("affinity: a worker gets its exclusive cores and a share of the common ones") {
     const auto topology = machine(1, 1, 1, 4);
     CHECK(cores_of_each(topology, {{0, 1, 4, 5}, {2, 6}}) == std::vector<int>{2, 1});
     CHECK(cores_of_each(topology, {{0, 1, 2}, {0, 1, 2}, {0, 1, 2}}) == std::vector<int>{1, 1, 1});
     CHECK(cores_of_each(topology, {{0, 1, 2, 3}, {3}}) == std::vector<int>{3, 1});
   }
 
-  TEST_CASE("the map names equal neighbours once, nodes where there are several, and is bounded") {
+  TEST_CASE("affinity: the map merges equal neighbours and is limited") {
     CHECK(describe_map(machine(1, 1, 1, 2), {{0, 2}, {1, 3}}) == "rank 0: 0,2; rank 1: 1,3");
     CHECK(describe_map(machine(2, 1, 1, 2), {{0}, {1}, {2, 3}, {2, 3}, {0, 3}}) ==
           "rank 0: 0; rank 1: 1 (NUMA node 0); ranks 2-3: 2-3 (NUMA node 1); rank 4: 0,3");
@@ -186,7 +186,7 @@ TEST_SUITE("affinity") {
 }
 
 TEST_SUITE("cpu plan") {
-  TEST_CASE("a plan binds by the GPUs that are visible, in their order, and says so") {
+  TEST_CASE("cpu plan: binds by the visible GPUs in their order and reports it") {
     auto facts = facts_of(machine(2, 1, 1, 2));
     facts.environment = lookup_in({{"CUDA_VISIBLE_DEVICES", "GPU-c,GPU-a"}, {"PATH", "/usr/bin"}});
     facts.installed_gpus = 3;
@@ -205,7 +205,7 @@ TEST_SUITE("cpu plan") {
     }
   }
 
-  TEST_CASE("workers that must share a core are told of") {
+  TEST_CASE("cpu plan: workers that share a core are reported") {
     const auto plan =
         plan_of({"--nproc_per_node=3", "--omp_num_threads=1", "--affinity=cores", "./x"},
                 facts_of(machine(1, 1, 1, 2)));
@@ -214,7 +214,7 @@ TEST_SUITE("cpu plan") {
           "--affinity: there are more workers (3) than cores for them: some share a core");
   }
 
-  TEST_CASE("a problem names the option that it is of") {
+  TEST_CASE("cpu plan: a problem names its option") {
     const auto problem = [](const Words& words) {
       return objections_to(words, facts_of(machine(1, 1, 1, 1)));
     };
@@ -226,7 +226,7 @@ TEST_SUITE("cpu plan") {
         contains(problem({"--numa_binding=node", "--affinity=node", "./x"}), "exclude each other"));
   }
 
-  TEST_CASE("auto threads are the bound cores, otherwise the share of the usable CPUs") {
+  TEST_CASE("cpu plan: auto threads are the bound cores or a share of the usable CPUs") {
     auto facts = facts_of(machine(2, 1, 1, 4));
     CHECK(threads(facts, "none", 4) == "4 4 4 4");
     CHECK(threads(facts, "cores", 4) == "2 2 2 2");
@@ -243,7 +243,7 @@ TEST_SUITE("cpu plan") {
 }
 
 TEST_SUITE("cpu list") {
-  TEST_CASE("kernel lists are read and written, and other text is none") {
+  TEST_CASE("cpu list: kernel lists are parsed and printed and other text is rejected") {
     using Cpus = std::vector<int>;
     CHECK(parse_cpu_list("0-3,8,10-11\n") == Cpus{0, 1, 2, 3, 8, 10, 11});
     CHECK(parse_cpu_list("").empty());

@@ -60,7 +60,7 @@ std::string failure_of(const std::string& backend) {
 }  // namespace
 
 TEST_SUITE("backend choice") {
-  TEST_CASE("auto says why its first choice is not used, and nothing if it is") {
+  TEST_CASE("backend choice: auto reports why its first choice is not used") {
     struct Row {
       Entries entries;
       std::string name;
@@ -82,7 +82,7 @@ TEST_SUITE("backend choice") {
     }
   }
 
-  TEST_CASE("a backend that was requested by name is no surprise") {
+  TEST_CASE("backend choice: a requested backend needs no report") {
     const auto entries = with(no_module, always, available, available);
     for (const std::string name : {"host", "openmpi"}) {
       const auto [entry, note] = choose_backend(entries, {}, {.backend = name});
@@ -91,7 +91,7 @@ TEST_SUITE("backend choice") {
     }
   }
 
-  TEST_CASE("if no backend can be used the reason is that of the first choice") {
+  TEST_CASE("backend choice: without a usable backend the reason is that of the first choice") {
     CHECK(failure_of("auto") ==
           "usage: process group \"g\": backend host cannot be used: it connects at most 7 workers; "
           "nor can nccl, openmpi, mpich (request one by name for its reason)");

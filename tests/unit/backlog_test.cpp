@@ -27,7 +27,7 @@ std::vector<std::int64_t> steps_of(const Backlog& backlog) {
 }  // namespace
 
 TEST_SUITE("backlog of a tracking server") {
-  TEST_CASE("points are sent in their order, those of epochs first, and stay until removed") {
+  TEST_CASE("backlog: points are sent in order and epochs first and kept until removed") {
     Backlog backlog;
     for (const int step : {1, 2, 3}) backlog.push(Kind::step, point(step));
     backlog.push(Kind::epoch, point(10, "test"));
@@ -40,7 +40,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(steps_of(backlog) == std::vector<std::int64_t>{3, 4});
   }
 
-  TEST_CASE("a full backlog drops the oldest point of a step and keeps those of epochs") {
+  TEST_CASE("backlog: a full backlog drops the oldest step and keeps epochs") {
     Backlog backlog;
     backlog.push(Kind::epoch, point(0));
     const auto limit = static_cast<std::int64_t>(Backlog::kStepPointsMax);
@@ -52,7 +52,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.first(2).points == std::vector<Point>{point(0), point(2)});
   }
 
-  TEST_CASE("removing a batch spares the points behind those dropped while it was sent") {
+  TEST_CASE("backlog: removing a batch keeps points that follow dropped ones") {
     Backlog backlog;
     const auto limit = static_cast<std::int64_t>(Backlog::kStepPointsMax);
     for (std::int64_t step = 1; step <= limit; ++step) backlog.push(Kind::step, point(step));
@@ -62,7 +62,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.first(1).points == std::vector<Point>{point(4)});
   }
 
-  TEST_CASE("steps that the server has are skipped, in the backlog and when pushed") {
+  TEST_CASE("backlog: steps known to the server are skipped") {
     Backlog backlog;
     for (const int step : {1, 2}) backlog.push(Kind::step, point(step));
     backlog.push(Kind::epoch, point(2, "test"));
@@ -73,7 +73,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(steps_of(backlog) == std::vector<std::int64_t>{4, 2});
   }
 
-  TEST_CASE("a refused metric is removed and ignored, and its points are counted") {
+  TEST_CASE("backlog: a rejected metric is removed and ignored and its points are counted") {
     Backlog backlog;
     for (const int step : {1, 2}) backlog.push(Kind::step, point(step, "bad"));
     backlog.push(Kind::step, point(3));
@@ -84,7 +84,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.refused_count() == 4);
   }
 
-  TEST_CASE("removing a batch spares the points behind those skipped while it was sent") {
+  TEST_CASE("backlog: removing a batch keeps points that follow skipped ones") {
     Backlog backlog;
     for (const int step : {1, 2, 3, 4}) backlog.push(Kind::step, point(step));
     const auto batch = backlog.first(2);
@@ -93,7 +93,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(steps_of(backlog) == std::vector<std::int64_t>{3, 4});
   }
 
-  TEST_CASE("values that are not finite are left out") {
+  TEST_CASE("backlog: non-finite values are omitted") {
     Backlog backlog;
     Point bad = point(1);
     for (const double value :
@@ -104,7 +104,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.size() == 0);
   }
 
-  TEST_CASE("points are restored from a checkpoint, and malformed JSON adds none") {
+  TEST_CASE("backlog: points are restored from a checkpoint and malformed JSON adds none") {
     Backlog backlog;
     backlog.push(Kind::step, point(7));
     backlog.push(Kind::epoch, point(8, "test"));

@@ -59,7 +59,7 @@ std::vector<int> ranks(const std::vector<WorkerExited>& exits) {
 }  // namespace
 
 TEST_SUITE("blame") {
-  TEST_CASE("errors of collectives that a peer's end causes are told from a worker's own") {
+  TEST_CASE("blame: collective errors caused by a peer differ from a worker's own errors") {
     const char* victims[] = {
         "ddprun::PeerFailed: all_reduce #7: rank 0 failed",
         kClosed.c_str(),
@@ -80,7 +80,7 @@ TEST_SUITE("blame") {
     }
   }
 
-  TEST_CASE("only a timeout of the runtime names ranks that are late") {
+  TEST_CASE("blame: only a timeout of the runtime names late ranks") {
     CHECK(
         names_late_ranks("timeout: barrier(), collective 3 of the group: rank(s) 1 had not "
                          "entered it within 2 s"));
@@ -88,7 +88,7 @@ TEST_SUITE("blame") {
     CHECK_FALSE(names_late_ranks(""));
   }
 
-  TEST_CASE("a worker that recorded nothing is judged by its last words, not by earlier ones") {
+  TEST_CASE("blame: a worker without a record is judged by its last output") {
     const std::string traceback = "Traceback (most recent call last):";
     CHECK(is_victim_of_a_peer({.exit_code = 1, .last_lines = {traceback, "  File a", kClosed}}));
     CHECK(is_victim_of_a_peer({.exit_code = 1, .last_lines = {kClosed}}));
@@ -99,7 +99,7 @@ TEST_SUITE("blame") {
         {.exit_code = 1, .error_message = "KeyError: 'boom'", .last_lines = {kClosed}}));
   }
 
-  TEST_CASE("a signal blames nobody, unless the worker recorded it or aborted itself") {
+  TEST_CASE("blame: a signal blames a peer only if the worker recorded it or aborted") {
     CHECK(is_victim_of_a_peer({.signal = SIGTERM, .error_message = kClosed}));
     CHECK_FALSE(is_victim_of_a_peer({.signal = SIGTERM, .error_message = "KeyError: 'boom'"}));
     CHECK_FALSE(is_victim_of_a_peer({.signal = SIGSEGV, .last_lines = {kClosed}}));

@@ -45,11 +45,11 @@ std::vector<std::size_t> sizes(const BucketPlan& plan) {
 }  // namespace
 
 TEST_SUITE("bucket plan") {
-  TEST_CASE("buckets are filled from the last parameter on") {
+  TEST_CASE("bucket plan: buckets are filled from the last parameter backwards") {
     CHECK(indices(plan({1, 1, 1, 1}, 2, 2)) == std::vector<Indices>{{3, 2}, {1, 0}});
   }
 
-  TEST_CASE("a bucket is closed when it reaches its limit, not one parameter before") {
+  TEST_CASE("bucket plan: a bucket is closed when it reaches its limit") {
     struct Case {
       std::vector<std::size_t> elements;
       std::size_t first;
@@ -79,14 +79,14 @@ TEST_SUITE("bucket plan") {
     }
   }
 
-  TEST_CASE("the toy model of the tutorials is one bucket") {
+  TEST_CASE("bucket plan: the toy model of the tutorials is one bucket") {
     // Linear(10, 10), Linear(10, 5): weight and bias each.
     const auto buckets = plan_buckets(parameters_of({100, 10, 50, 5}), {});
     CHECK(indices(buckets) == std::vector<Indices>{{3, 2, 1, 0}});
     CHECK(sizes(buckets) == std::vector<std::size_t>{165});
   }
 
-  TEST_CASE("a model of 8.4 million parameters has the buckets that PyTorch rebuilds it into") {
+  TEST_CASE("bucket plan: a model of 8.4 million parameters has PyTorch's rebuilt buckets") {
     std::vector<std::size_t> elements = {10 * 1024, 1024};
     for (int layer = 0; layer < 8; ++layer) {
       elements.push_back(1024 * 1024);
@@ -100,7 +100,7 @@ TEST_SUITE("bucket plan") {
           std::vector<std::size_t>{1054725, 2099200, 2099200, 2099200, 1060864});
   }
 
-  TEST_CASE("limits are bytes, whatever the type") {
+  TEST_CASE("bucket plan: limits are bytes for every type") {
     const auto parameters = parameters_of({4, 4, 4, 4}, DataType::float64);
     CHECK(sizes(plan_buckets(parameters, {.first_bucket_bytes = 32, .bucket_bytes_cap = 64})) ==
           std::vector<std::size_t>{4, 8, 4});
@@ -109,7 +109,7 @@ TEST_SUITE("bucket plan") {
           std::vector<std::size_t>{40, 40});
   }
 
-  TEST_CASE("each type has its own buckets and limits, in the order in which they get complete") {
+  TEST_CASE("bucket plan: each type has its own buckets and limits in order of completion") {
     auto parameters = parameters_of({8, 8, 8, 8, 8, 8});
     parameters[4].values.type = DataType::float64;
     parameters[1].values.type = DataType::float64;
@@ -123,7 +123,7 @@ TEST_SUITE("bucket plan") {
     CHECK(indices(one_each) == std::vector<Indices>{{4, 1}, {5, 3, 2, 0}});
   }
 
-  TEST_CASE("each parameter is in exactly one bucket") {
+  TEST_CASE("bucket plan: each parameter is in exactly one bucket") {
     for (const std::size_t cap : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{64},
                                   std::numeric_limits<std::size_t>::max() / 4}) {
       const auto buckets = plan({3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9}, 4, cap);

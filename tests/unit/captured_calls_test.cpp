@@ -108,7 +108,7 @@ std::string refusal_of(const std::function<void()>& body) {
 }  // namespace
 
 TEST_SUITE("captured calls") {
-  TEST_CASE("each launch of a graph gives what a call gives") {
+  TEST_CASE("captured calls: each graph launch equals a direct call") {
     for (const int ranks : {1, 2, 3, 4}) {
       CAPTURE(ranks);
       const CleanDevices clean;
@@ -124,7 +124,7 @@ TEST_SUITE("captured calls") {
     }
   }
 
-  TEST_CASE("several calls of one capture overlap with what their caller's stream is given") {
+  TEST_CASE("captured calls: several calls of a capture overlap with work of the caller's stream") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       meet(group);
@@ -154,7 +154,7 @@ TEST_SUITE("captured calls") {
     });
   }
 
-  TEST_CASE("a call that no stream of the capture waits for is an error of CUDA's") {
+  TEST_CASE("captured calls: an unjoined call in a capture is a CUDA error") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       meet(group);
@@ -172,7 +172,7 @@ TEST_SUITE("captured calls") {
     });
   }
 
-  TEST_CASE("a capture that forbids much to all threads goes on beside a call under way") {
+  TEST_CASE("captured calls: a global-mode capture is not broken by a pending call") {
     const CleanDevices clean;
     const int failures = fake_capture_failures();
     std::latch have_captured(2);
@@ -208,7 +208,7 @@ TEST_SUITE("captured calls") {
     CHECK(fake_capture_failures() == failures);
   }
 
-  TEST_CASE("what cannot be captured is refused, and neither capture nor group ends by it") {
+  TEST_CASE("captured calls: unsupported calls are rejected and capture and group stay usable") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       const Stream stream;
@@ -245,7 +245,7 @@ TEST_SUITE("captured calls") {
     });
   }
 
-  TEST_CASE("the host cannot wait for a captured call, nor a stream that is not captured") {
+  TEST_CASE("captured calls: neither the host nor another stream can wait for a captured call") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       meet(group);
@@ -279,7 +279,7 @@ TEST_SUITE("captured calls") {
     });
   }
 
-  TEST_CASE("captures of a group come one after another, and not on the default stream") {
+  TEST_CASE("captured calls: captures of a group are sequential and not on the default stream") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       meet(group);

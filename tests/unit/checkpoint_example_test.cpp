@@ -46,7 +46,7 @@ void train(const std::string& folder, std::vector<float>& weights, std::int64_t 
 }  // namespace
 
 TEST_SUITE("checkpoint example") {
-  TEST_CASE("a second life goes on where the first one saved") {
+  TEST_CASE("checkpoint example: a second attempt resumes from the saved step") {
     const ddprun::test::TemporaryFolder folder;
     int steps = 0;
     const auto count = [&](std::vector<float>& weights) {
@@ -66,7 +66,7 @@ TEST_SUITE("checkpoint example") {
     CHECK(second == std::vector<float>{30, 0, 0});
   }
 
-  TEST_CASE("the documentation shows the example that is compiled here") {
+  TEST_CASE("checkpoint example: the documentation shows the compiled example") {
     const auto here = ddprun::test::code_compiled_in("tests/unit/checkpoint_example_test.cpp");
     CHECK_FALSE(here.empty());
     CHECK(here == ddprun::test::code_shown_in("docs/checkpoint.md"));

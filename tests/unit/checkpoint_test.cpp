@@ -64,7 +64,7 @@ struct Fixture {
 }  // namespace
 
 TEST_SUITE("checkpoint") {
-  TEST_CASE_FIXTURE(Fixture, "what was saved is loaded") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: saved data is loaded") {
     CHECK_FALSE(directory.load_newest());
     directory.save(sample(1));
     CHECK(directory.load_newest() == sample(1));
@@ -78,7 +78,7 @@ TEST_SUITE("checkpoint") {
                        "checkpoint " + file("step_000000000020.ckpt").string() + " is loaded"});
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a directory that was not there is told of, once") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: a missing directory is reported once") {
     const auto path = folder.path() / "of" / "a" / "mistyped" / "name";
     const auto log = [&](ddprun::LogLevel, std::string_view line) { notes.emplace_back(line); };
     notes.clear();
@@ -90,7 +90,9 @@ TEST_SUITE("checkpoint") {
     CHECK(notes == std::vector<std::string>{"directory " + file("other").string() + "/ is new"});
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a run does not begin anew where no checkpoint can be used") {
+  TEST_CASE_FIXTURE(Fixture,
+                    "checkpoint: a run without a usable checkpoint fails instead of "
+                    "starting over") {
     directory.save(sample(1));
     directory.save(sample(2));
     write_file(file("step_000000000001.ckpt"), "older");
@@ -105,12 +107,13 @@ TEST_SUITE("checkpoint") {
     CHECK(lines.size() == 2);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a checkpoint without sections is one") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: a checkpoint without sections is valid") {
     directory.save({.step = 0, .sections = {}});
     CHECK(directory.load_newest() == Checkpoint{});
   }
 
-  TEST_CASE_FIXTURE(Fixture, "the example of docs/checkpoint.md is byte for byte what is written") {
+  TEST_CASE_FIXTURE(Fixture,
+                    "checkpoint: the example of docs/checkpoint.md matches byte for byte") {
     Checkpoint checkpoint{.step = 258, .sections = {}};
     put_section(checkpoint, "a", std::array<std::uint8_t, 2>{0xff, 0xfe});
     directory.save(checkpoint);
@@ -119,7 +122,7 @@ TEST_SUITE("checkpoint") {
           "01000000020000000000000061fffedc00a5d4");
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a save of the same step replaces it") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: a save of the same step replaces it") {
     directory.save(sample(5));
     auto other = sample(5);
     put_section(other, "parameters", std::array{0.0f});
@@ -128,12 +131,13 @@ TEST_SUITE("checkpoint") {
     CHECK(directory.steps() == std::vector<std::int64_t>{5});
   }
 
-  TEST_CASE_FIXTURE(Fixture, "as many as asked for are kept") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: the requested number is kept") {
     for (std::int64_t step = 1; step <= 6; ++step) directory.save(sample(step));
     CHECK(directory.steps() == std::vector<std::int64_t>{4, 5, 6});
   }
 
-  TEST_CASE_FIXTURE(Fixture, "damaged ones beyond the newest are not counted as kept") {
+  TEST_CASE_FIXTURE(Fixture,
+                    "checkpoint: damaged ones older than the newest do not count as kept") {
     for (const char* name : {"step_000000000008.ckpt", "step_000000000009.ckpt"}) {
       write_file(file(name), "damaged");
     }
@@ -142,7 +146,7 @@ TEST_SUITE("checkpoint") {
     CHECK(directory.load_newest() == sample(4));
   }
 
-  TEST_CASE_FIXTURE(Fixture, "each flipped byte is noticed") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: each flipped byte is detected") {
     directory.save(sample(1));
     directory.save(sample(2));
     const auto good = read_file(file("step_000000000002.ckpt"));
@@ -157,7 +161,7 @@ TEST_SUITE("checkpoint") {
     CHECK_FALSE(is_refused(good));
   }
 
-  TEST_CASE_FIXTURE(Fixture, "each truncation and each addition is noticed") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: each truncation and each addition is detected") {
     directory.save(sample(1));
     directory.save(sample(2));
     const auto good = read_file(file("step_000000000002.ckpt"));
@@ -170,7 +174,7 @@ TEST_SUITE("checkpoint") {
     CHECK(is_refused(std::string(good.size(), '\0')));
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a section that claims more bytes than there are allocates nothing") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: a section larger than the file allocates nothing") {
     directory.save(sample(1));
     directory.save(sample(2));
     const auto good = read_file(file("step_000000000002.ckpt"));
@@ -187,7 +191,7 @@ TEST_SUITE("checkpoint") {
     CHECK(lines[0].find("4294967295 sections, at most 4096") != std::string::npos);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "the reason of a fall-back is logged with the file") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: the reason of a fallback is logged with the file") {
     directory.save(sample(1));
     CHECK(is_refused("hello, this is not a checkpoint at all"));
     CHECK(lines[0] == "checkpoint " + file("step_000000000002.ckpt").string() +
@@ -199,7 +203,8 @@ TEST_SUITE("checkpoint") {
     CHECK(lines[0].find("it has 5 bytes, too few") != std::string::npos);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a directory or a FIFO of a checkpoint's name is passed over") {
+  TEST_CASE_FIXTURE(Fixture,
+                    "checkpoint: a directory or FIFO with a checkpoint's name is skipped") {
     directory.save(sample(1));
     fs::create_directory(file("step_000000000002.ckpt"));
     REQUIRE(::mkfifo(file("step_000000000003.ckpt").c_str(), 0600) == 0);
@@ -207,7 +212,7 @@ TEST_SUITE("checkpoint") {
     CHECK(lines.size() == 2);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "files of other names are nobody's business") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: files with other names are ignored") {
     for (const char* name : {"step_1.ckpt", "step_00000000000x.ckpt", "step_.ckpt", "notes.txt",
                              "step_99999999999999999999.ckpt", "step_-00000000001.ckpt"}) {
       write_file(file(name), "foreign");
@@ -217,7 +222,7 @@ TEST_SUITE("checkpoint") {
     CHECK(fs::exists(file("notes.txt")));
   }
 
-  TEST_CASE("leftovers of a dead writer are removed, its checkpoints are not") {
+  TEST_CASE("checkpoint: leftovers of a dead writer are removed except for its checkpoints") {
     const TemporaryFolder folder;
     CheckpointDirectory(folder.path()).save(sample(1));
     const auto leftover = folder.path() / "step_000000000002.ckpt.4711.12.tmp";
@@ -227,7 +232,7 @@ TEST_SUITE("checkpoint") {
     CHECK(directory.load_newest() == sample(1));
   }
 
-  TEST_CASE("a live writer's temporary file is left alone") {
+  TEST_CASE("checkpoint: a live writer's temporary file is kept") {
     const TemporaryFolder folder;
     CheckpointDirectory writer(folder.path());
     writer.save(sample(1));
@@ -238,7 +243,7 @@ TEST_SUITE("checkpoint") {
     CHECK(reader.load_newest() == sample(1));
   }
 
-  TEST_CASE("a second writer is refused while the first one lives") {
+  TEST_CASE("checkpoint: a second writer is rejected while the first one lives") {
     const TemporaryFolder folder;
     CheckpointDirectory second(folder.path());
     {
@@ -256,7 +261,7 @@ TEST_SUITE("checkpoint") {
     CHECK(second.steps() == std::vector<std::int64_t>{1, 3, 4});
   }
 
-  TEST_CASE("a second writer is refused although the lock file of the first was removed") {
+  TEST_CASE("checkpoint: a second writer is rejected even if the lock file was removed") {
     const TemporaryFolder folder;
     const auto lock = folder.path() / "writer.lock";
     CheckpointDirectory second(folder.path());
@@ -282,7 +287,7 @@ TEST_SUITE("checkpoint") {
     CHECK(second.steps() == std::vector<std::int64_t>{1, 3, 4});
   }
 
-  TEST_CASE("a writer whose lock file was replaced by another writer's publishes nothing more") {
+  TEST_CASE("checkpoint: a writer with a replaced lock file publishes nothing more") {
     const TemporaryFolder folder;
     CheckpointDirectory first(folder.path());
     first.save(sample(1));
@@ -304,7 +309,7 @@ TEST_SUITE("checkpoint") {
     ::close(other);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "checkpoints beyond the bounds are refused") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: sizes beyond the bounds are rejected") {
     CHECK_THROWS_WITH_AS(directory.save({.step = -1, .sections = {}}),
                          "checkpoint: step -1 is negative", Error);
     Checkpoint checkpoint;
@@ -323,12 +328,12 @@ TEST_SUITE("checkpoint") {
                          "checkpoint: 4097 sections, at most 4096 are possible", Error);
   }
 
-  TEST_CASE("fewer than two are never kept") {
+  TEST_CASE("checkpoint: at least two are kept") {
     const TemporaryFolder folder;
     CHECK_THROWS_AS(CheckpointDirectory(folder.path(), {.keep = 1}), Error);
   }
 
-  TEST_CASE("the directory is made with its parents") {
+  TEST_CASE("checkpoint: the directory is created with its parents") {
     const TemporaryFolder folder;
     const auto path = folder.path() / "a" / "b";
     CheckpointDirectory(path).save(sample(1));
@@ -337,7 +342,7 @@ TEST_SUITE("checkpoint") {
     CHECK_THROWS_AS(CheckpointDirectory(folder.path() / "file"), Error);
   }
 
-  TEST_CASE("sections give back the arrays that were put") {
+  TEST_CASE("checkpoint: sections return the stored arrays") {
     const auto checkpoint = sample(3);
     std::array<float, 3> parameters{};
     get_section(checkpoint, "parameters", parameters);

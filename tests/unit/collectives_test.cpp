@@ -131,7 +131,7 @@ void check_reduction(ProcessGroup& group, const Way& way, const Reduction& one) 
 }  // namespace
 
 TEST_SUITE("collectives") {
-  TEST_CASE("reductions equal the serial ones bit for bit, for every type, op and way") {
+  TEST_CASE("collectives: reductions equal the serial ones for every type and op and algorithm") {
     for (const int size : {1, 2, 3, 5, 7, 8}) {
       for (const DataType type : kTypes) {
         const auto cases = make_reductions(size, type);
@@ -142,7 +142,7 @@ TEST_SUITE("collectives") {
     }
   }
 
-  TEST_CASE("data movements give every rank what the serial ones do") {
+  TEST_CASE("collectives: data movements equal the serial ones on every rank") {
     for (const int size : {1, 2, 3, 4, 7, 8}) {
       run_ways(size, [&](ProcessGroup& group, const Way& way) {
         const auto n = static_cast<std::size_t>(size);
@@ -184,7 +184,7 @@ TEST_SUITE("collectives") {
     }
   }
 
-  TEST_CASE("results do not depend on the callers' floating-point settings") {
+  TEST_CASE("collectives: results do not depend on the callers' floating-point settings") {
     constexpr unsigned kFlushDenormals = 0x8040;
     for (const std::size_t count : {100, 8193}) {
       Bytes content(count * sizeof(float));
@@ -202,7 +202,7 @@ TEST_SUITE("collectives") {
     }
   }
 
-  TEST_CASE("in-place calls work by every way") {
+  TEST_CASE("collectives: in-place calls work with every algorithm") {
     run_ways(3, [&](ProcessGroup& group, const Way& way) {
       const auto rank = static_cast<std::size_t>(group.rank());
       for (const std::size_t count : kCounts) {
@@ -230,7 +230,7 @@ TEST_SUITE("collectives") {
     });
   }
 
-  TEST_CASE("a barrier ends nowhere before everyone has come") {
+  TEST_CASE("collectives: a barrier ends on no rank before all ranks arrive") {
     std::atomic<int> come = 0;
     run_ranks(4, [&](ProcessGroup& group) {
       for (int round = 1; round <= 100; ++round) {
@@ -242,7 +242,7 @@ TEST_SUITE("collectives") {
     });
   }
 
-  TEST_CASE("random sequences of calls give what the serial ones do") {
+  TEST_CASE("collectives: random sequences of calls equal the serial results") {
     const unsigned seed = std::random_device{}();
     CAPTURE(seed);
     for (const auto reach : {shared_memory::Reach::everything, shared_memory::Reach::arenas}) {
@@ -258,7 +258,7 @@ TEST_SUITE("collectives") {
     }
   }
 
-  TEST_CASE("many works under way end in call order") {
+  TEST_CASE("collectives: many pending works complete in call order") {
     run_ranks(3, [&](ProcessGroup& group) {
       std::vector<float> values(300);
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);

@@ -300,46 +300,46 @@ const BadCase kBad[] = {
 }  // namespace
 
 TEST_SUITE("command line") {
-  TEST_CASE("options are read in every spelling that argparse allows") {
+  TEST_CASE("command line: options are parsed in every spelling of argparse") {
     for (const auto& good : kGood) {
       CAPTURE(good.arguments);
       CHECK(options_of(with_program(good.arguments)) == changed(good.expected));
     }
   }
 
-  TEST_CASE("what cannot be read is refused with the option, the text and the remedy") {
+  TEST_CASE("command line: an invalid option is reported with its text and a remedy") {
     for (const auto& bad : kBad) {
       const auto problems = problems_of(with_program(bad.arguments));
       CHECK_MESSAGE(contains(problems, bad.text), problems, " should contain ", bad.text);
     }
   }
 
-  TEST_CASE("options end at the program and what follows is the program's") {
+  TEST_CASE("command line: options end at the program and the rest belongs to the program") {
     const auto options = options_of({"-m", "mod", "--max_restarts=3", "--", "-h", "--version"});
     CHECK(options.program == "mod");
     CHECK(options.program_arguments == Words{"--max_restarts=3", "--", "-h", "--version"});
     CHECK(options.max_restarts == 0);
   }
 
-  TEST_CASE("two dashes end the options and are not the program") {
+  TEST_CASE("command line: two dashes end the options") {
     const auto options = options_of({"--", "train.py", "--", "b"});
     CHECK(options.program == "train.py");
     CHECK(options.program_arguments == Words{"--", "b"});
     CHECK(options_of({"--", "--odd"}).program == "--odd");
   }
 
-  TEST_CASE("a missing program is a problem, also after options and two dashes") {
+  TEST_CASE("command line: a missing program is a problem even after two dashes") {
     for (const Words& arguments : {Words{}, Words{"--standalone"}, Words{"--"}}) {
       CHECK(contains(problems_of(arguments), "no program given"));
     }
   }
 
-  TEST_CASE("an option at the very end without its value is a problem") {
+  TEST_CASE("command line: a last option without its value is a problem") {
     CHECK(contains(problems_of({"--max_restarts"}), "--max_restarts needs a value: N"));
     CHECK(contains(problems_of({"-r"}), "-r needs a value"));
   }
 
-  TEST_CASE("all wrong values are told of at once") {
+  TEST_CASE("command line: all invalid values are reported together") {
     const auto problems = problems_of({"--max_restarts=x", "-r9", "--nnodes=0", "train.py"});
     CHECK(contains(problems, "--max_restarts=x"));
     CHECK(contains(problems, "--redirects=9"));
@@ -347,7 +347,7 @@ TEST_SUITE("command line") {
     CHECK(contains(problems, "Try 'ddprun --help'."));
   }
 
-  TEST_CASE("help and version win over problems elsewhere") {
+  TEST_CASE("command line: help and version take precedence over problems") {
     for (const Words& arguments : {Words{"--help"}, Words{"-h"}, Words{"-r9", "--he"},
                                    Words{"-mh", "x"}, Words{"--help", "--nonsense"}}) {
       const auto parsed = parse_command_line(arguments, lookup_in({}));
@@ -358,7 +358,7 @@ TEST_SUITE("command line") {
     CHECK(std::get<HelpText>(parsed).text.rfind("ddprun 0", 0) == 0);
   }
 
-  TEST_CASE("control characters of an argument do not reach the terminal") {
+  TEST_CASE("command line: control characters of an argument are not printed") {
     CHECK(contains(problems_of({"--\x1b[31m"}), "--\\x1b[31m"));
   }
 }

@@ -70,7 +70,7 @@ void check_close(const Doubles& actual, const Doubles& expected, double toleranc
 }  // namespace
 
 TEST_SUITE("compute on the CPU") {
-  TEST_CASE("the gradients of every operation agree with its slopes") {
+  TEST_CASE("CPU compute: the gradients of every operation match numerical slopes") {
     const auto compute = make_cpu_compute(1);
     for (const ComputeCase& one : compute_cases()) {
       CAPTURE(one.name);
@@ -78,7 +78,7 @@ TEST_SUITE("compute on the CPU") {
     }
   }
 
-  TEST_CASE("float32 gives what float64 gives, rounded, and the same bits each time") {
+  TEST_CASE("CPU compute: float32 equals rounded float64 and is deterministic") {
     const auto compute = make_cpu_compute(1);
     std::mt19937 random(5);
     for (const ComputeCase& one : compute_cases()) {
@@ -99,7 +99,7 @@ TEST_SUITE("compute on the CPU") {
     }
   }
 
-  TEST_CASE("attention shows no token what comes after it") {
+  TEST_CASE("CPU compute: attention is causal") {
     const auto compute = make_cpu_compute(1);
     std::mt19937 random(9);
     for (const ComputeCase& one : compute_cases()) {
@@ -114,7 +114,7 @@ TEST_SUITE("compute on the CPU") {
     }
   }
 
-  TEST_CASE("the exponential for many at once is the library's but for the last bits") {
+  TEST_CASE("CPU compute: the vector exponential equals the library's except for the last bits") {
     for (float x = -86.9F; x < 87.9F; x += 0.0137F) {
       const double exact = std::exp(static_cast<double>(x));
       CHECK(std::abs(cpu::exponential(x) / exact - 1) < 2e-7);
@@ -125,7 +125,7 @@ TEST_SUITE("compute on the CPU") {
     CHECK(std::isnan(cpu::exponential(std::nanf(""))));
   }
 
-  TEST_CASE("sums form in lanes, and none of the last items is forgotten") {
+  TEST_CASE("CPU compute: sums use lanes and include the last items") {
     for (const std::size_t count : {0U, 1U, 15U, 16U, 17U, 100U}) {
       const std::size_t expected = count * (count - std::min<std::size_t>(count, 1)) / 2;
       CHECK(cpu::sum<double>(count, [](std::size_t i) { return static_cast<double>(i); }) ==
@@ -135,7 +135,7 @@ TEST_SUITE("compute on the CPU") {
     CHECK(cpu::largest(values.data(), values.size()) == -1);
   }
 
-  TEST_CASE("one step of AdamW is that of its definition, with clipping and decay") {
+  TEST_CASE("CPU compute: a step of AdamW matches its definition with clipping and decay") {
     const auto compute = make_cpu_compute(1);
     const Array values = on_device(*compute, {2, -1}, DataType::float64);
     const Array gradient = on_device(*compute, {3, 4}, DataType::float64);
@@ -172,7 +172,7 @@ TEST_SUITE("compute on the CPU") {
                 {expected(2, 0.57, 0.2619), expected(-1, 0.16, 1.0156)}, 1e-6);
   }
 
-  TEST_CASE("a pace in memory counts in place of AdamW's own step and rate") {
+  TEST_CASE("CPU compute: step and rate in memory replace AdamW's own") {
     const auto compute = make_cpu_compute(1);
     const Array gradient = on_device(*compute, {3, 4}, DataType::float64);
     const auto after = [&](AdamW o) {
@@ -197,7 +197,7 @@ TEST_SUITE("compute on the CPU") {
                          "AdamW: pace has 2 elements, 3 are needed", Error);
   }
 
-  TEST_CASE("conversion rounds, and sums are formed in float64") {
+  TEST_CASE("CPU compute: conversion rounds and sums use float64") {
     const auto compute = make_cpu_compute(1);
     const Array wide = on_device(*compute, {1.0 / 3, 2}, DataType::float64);
     const Array narrow = compute->allocate(2, DataType::float32);
@@ -208,7 +208,7 @@ TEST_SUITE("compute on the CPU") {
     CHECK(from_device(*compute, total.buffer)[0] == doctest::Approx(1e9 + 7.0 / 3).epsilon(1e-16));
   }
 
-  TEST_CASE("arrays that do not fit are named before anything is done") {
+  TEST_CASE("CPU compute: arrays of wrong sizes are named before any computation") {
     const auto compute = make_cpu_compute(1);
     const Array four = compute->allocate(4, DataType::float32);
     const Array three = compute->allocate(3, DataType::float32);
@@ -234,14 +234,14 @@ TEST_SUITE("compute on the CPU") {
                          "copying out: 8 bytes of the program and 16 of the device", Error);
   }
 
-  TEST_CASE("more memory than there is is refused with the amount") {
+  TEST_CASE("CPU compute: exceeding the memory is rejected with the amount") {
     const auto compute = make_cpu_compute(1);
     CHECK_THROWS_WITH_AS(
         compute->allocate(std::size_t{1} << 62U, DataType::float64),
         "there is not enough memory for 4611686018427387904 elements of type float64", Error);
   }
 
-  TEST_CASE("the peak of matrix products is measured for the types that are supported") {
+  TEST_CASE("CPU compute: the peak of matrix products is measured for supported types") {
     const auto compute = make_cpu_compute(1);
     CHECK(compute->peak_flops(DataType::float32) > 1e6);
     CHECK(compute->peak_flops(DataType::bfloat16) == 0);

@@ -53,7 +53,7 @@ std::string made_of(const std::variant<ConvertedFile, UsageProblem>& converted) 
 }  // namespace
 
 TEST_SUITE("config command") {
-  TEST_CASE("only the first word config stands for it, and only under ddprun's own name") {
+  TEST_CASE("config command: only the first argument of ddprun selects it") {
     CHECK_FALSE(command({}));
     CHECK_FALSE(command({"./config", "check"}));
     CHECK_FALSE(command({"--", "config", "check"}));
@@ -66,7 +66,7 @@ TEST_SUITE("config command") {
     CHECK(contains(answer({"config", "chek", "f"}), "did you mean check?"));
   }
 
-  TEST_CASE("each of its words explains all of them when asked for help") {
+  TEST_CASE("config command: each subcommand shows the same help") {
     for (const Words& words :
          {Words{"config", "--help"}, Words{"config", "-h"}, Words{"config", "check", "--help"},
           Words{"config", "check", "c.json", "--help"}, Words{"config", "schema", "-h"},
@@ -78,7 +78,7 @@ TEST_SUITE("config command") {
     CHECK(contains(answer({"config", "check", "c.json", "x", "--help"}), "\"--help\"]"));
   }
 
-  TEST_CASE("check shows each value that counts on a node with where it comes from") {
+  TEST_CASE("config command: check shows each effective value with its source") {
     const auto text =
         answer({"config", "check", "c.json", "--node_name=n2", "--max_restarts=4", "x"},
                {{"PET_TEE", "3"}});
@@ -90,13 +90,13 @@ TEST_SUITE("config command") {
     CHECK(contains(answer({"config", "check", "c.json"}), "command: [\"a\", \"b c\"]"));
   }
 
-  TEST_CASE("check tells problems of arguments as a run would") {
+  TEST_CASE("config command: check reports problems of arguments like a run") {
     CHECK(contains(answer({"config", "check"}), "needs a file as its first argument"));
     CHECK(contains(answer({"config", "check", "c.json", "--tee=9"}), "--tee=9: is neither"));
     CHECK(contains(answer({"config", "check", "c.json", "--te"}), "--te"));
   }
 
-  TEST_CASE("the schema knows every key that a file may have, and no other") {
+  TEST_CASE("config command: the schema has exactly the keys of a file") {
     CHECK(answer({"config", "schema"}) == config_schema());
     const auto document = parse_json(config_schema());
     REQUIRE(document.problems.empty());
@@ -115,7 +115,7 @@ TEST_SUITE("config command") {
     }
   }
 
-  TEST_CASE("the schema takes the numbers that the options take") {
+  TEST_CASE("config command: the schema accepts the numbers that options accept") {
     const auto document = parse_json(config_schema());
     const auto& sections = document.root.find("properties")->value;
     int numbers = 0;
@@ -144,7 +144,7 @@ TEST_SUITE("config command") {
     CHECK(numbers > 5);
   }
 
-  TEST_CASE("checking a file ends with what the node would run, or why it would not here") {
+  TEST_CASE("config command: check shows the resulting command or why it fails here") {
     const ConfigLoader loader = [](const ConfigRequest&) {
       return resolved(R"({"version": 1, "job": {"command": ["a", "b"]}})", 0, {});
     };
@@ -168,7 +168,7 @@ TEST_SUITE("config command") {
     CHECK(refused.problems == Words{"a: no such program", "PET_NNODES=1:2: not so"});
   }
 
-  TEST_CASE("a file without a program is checked against the machine, too") {
+  TEST_CASE("config command: a file without a program is checked against the machine") {
     const ConfigLoader loader = [](const ConfigRequest&) {
       return resolved(R"({"version": 1})", 0, {});
     };
@@ -186,7 +186,7 @@ TEST_SUITE("config command") {
 }
 
 TEST_SUITE("converting to a configuration file") {
-  TEST_CASE("several nodes get a secret, and the operator hears how to make it") {
+  TEST_CASE("config convert: several nodes get a secret with a command to create it") {
     const auto converted = convert_hostfile("hosts", "a\nb\n");
     const auto& notes = std::get<ConvertedFile>(converted).notes;
     REQUIRE(notes.size() == 1);
@@ -202,7 +202,7 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(std::get<ConvertedFile>(convert_hostfile("hosts", "a\n")).notes.empty());
   }
 
-  TEST_CASE("a hostfile becomes nodes with their numbers of workers") {
+  TEST_CASE("config convert: a hostfile becomes nodes with numbers of workers") {
     const auto made = made_of(convert_hostfile("hosts",
                                                "# cluster\n\nme@gpu1 slots=4 max_slots=8\n"
                                                "gpu2 slots=2 # half\r\ngpu3:3\ngpu4\n"));
@@ -216,14 +216,14 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(config_of(made).nodes.size() == 4);
   }
 
-  TEST_CASE("a host without slots has as many workers as lines, as PBS writes them") {
+  TEST_CASE("config convert: a host without slots has one worker per line as with PBS") {
     const auto made = made_of(convert_hostfile("nodes", "a\na\nb\na\nb:2\n"));
     CHECK(made == "nodes:5: b stands in line 3 already");
     CHECK(contains(made_of(convert_hostfile("nodes", "a\na\nb\na\n")),
                    R"([{"name": "a", "nproc_per_node": 3}, {"name": "b", "nproc_per_node": 1}])"));
   }
 
-  TEST_CASE("a program that torchrun runs by Python is run by it in the file, too") {
+  TEST_CASE("config convert: a Python program of torchrun stays a Python program") {
     const auto converted = convert_arguments({"train", "--lr=1"});
     const auto& file = std::get<ConvertedFile>(converted);
     CHECK(values_of(file.text).command == Words{"python3", "-u", "train", "--lr=1"});
@@ -237,7 +237,7 @@ TEST_SUITE("converting to a configuration file") {
     }
   }
 
-  TEST_CASE("each wrong line of a hostfile is told with its number") {
+  TEST_CASE("config convert: each invalid line of a hostfile is reported with its number") {
     CHECK(made_of(convert_hostfile("hosts", "a slots=x\na slot=1\nb\nb slots=2\nc d\nb\n")) ==
           "hosts:1: the number of slots 'x' is not an integer from 1 to 1024\n"
           "hosts:2: unknown key 'slot'; valid are slots and max_slots\n"
@@ -255,7 +255,7 @@ TEST_SUITE("converting to a configuration file") {
           "hosts:2: there are more than 16384 hosts");
   }
 
-  TEST_CASE("a command line becomes a file that means the same") {
+  TEST_CASE("config convert: a command line becomes an equivalent file") {
     const Words arguments = {"--nproc_per_node=gpu",
                              "--nnodes=1:4",
                              "--security=open",
@@ -292,7 +292,7 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(from_file == expected);
   }
 
-  TEST_CASE("what differs between nodes is left out, and the operator hears where it goes") {
+  TEST_CASE("config convert: values that differ between nodes are omitted with a note") {
     const auto converted =
         convert_arguments({"--nnodes=2", "--node_rank=1", "--security=open", "x.py"});
     const auto& file = std::get<ConvertedFile>(converted);
@@ -301,7 +301,7 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(contains(file.notes[0], "--node_rank=1 is omitted, "));
   }
 
-  TEST_CASE("what is no setting or is wrong cannot be converted") {
+  TEST_CASE("config convert: arguments that are invalid or no settings are rejected") {
     CHECK(contains(made_of(convert_arguments({"--dry_run", "x"})),
                    "--dry_run: is for the command line and has no place in a configuration file"));
     CHECK(contains(made_of(convert_arguments({"--tee=9"})), "--tee=9: is neither"));
@@ -314,7 +314,7 @@ TEST_SUITE("converting to a configuration file") {
 }
 
 TEST_SUITE("example configurations") {
-  TEST_CASE("each file in configs/ can be read and means something on each of its nodes") {
+  TEST_CASE("example configurations: each file is valid for each of its nodes") {
     int files = 0;
     for (const auto& entry : std::filesystem::directory_iterator(DDPRUN_SOURCE_DIR "/configs")) {
       if (entry.path().extension() != ".json") continue;

@@ -17,7 +17,7 @@ std::string problems_with(const std::string& members) {
 }  // namespace
 
 TEST_SUITE("configuration file") {
-  TEST_CASE("a file with all sections is accepted, comments and $schema included") {
+  TEST_CASE("configuration file: all sections and comments and $schema are accepted") {
     const auto file = config_of(R"({
       // The cluster in the cellar.
       "$schema": "./ddprun.schema.json",
@@ -39,7 +39,7 @@ TEST_SUITE("configuration file") {
     CHECK(file.nodes[2].entry == 1);
   }
 
-  TEST_CASE("all problems are told at once, in the order of the file") {
+  TEST_CASE("configuration file: all problems are reported in the order of the file") {
     CHECK(problems_with("\"job\": {\"command\": \"trainer\", \"role\": 3},\n"
                         "\"restart\": {\"max_restart\": 3, \"exit_code\": \"workers\"},\n"
                         "\"restart\": {},\n"
@@ -56,7 +56,7 @@ TEST_SUITE("configuration file") {
           "c.json:5:47: nodes[1]: has no name");
   }
 
-  TEST_CASE("each mistake is told with its place, path and remedy") {
+  TEST_CASE("configuration file: each mistake is reported with position and path and remedy") {
     struct Case {
       std::string members;
       std::string expected;
@@ -150,7 +150,7 @@ TEST_SUITE("configuration file") {
     }
   }
 
-  TEST_CASE("the version is asked for, since a later one may mean something else") {
+  TEST_CASE("configuration file: the version is required") {
     CHECK(config_problems("{}") == "c.json:1:1: version is missing: write \"version\": 1");
     CHECK(config_problems("{\"version\": 2}") ==
           "c.json:1:13: version: expected 1, the only supported version, found the "
@@ -160,7 +160,7 @@ TEST_SUITE("configuration file") {
           "c.json:1:2: expected a key in double quotes, found the end of the file");
   }
 
-  TEST_CASE("so many problems are shown and the rest is counted") {
+  TEST_CASE("configuration file: a limited number of problems is shown and the rest counted") {
     std::string members = "\"job\": {\"x0\": 0";
     for (int i = 1; i < 60; ++i) members += ", \"x" + std::to_string(i) + "\": 0";
     const auto lines = split(problems_with(members + "}"), '\n');
@@ -168,7 +168,7 @@ TEST_SUITE("configuration file") {
     CHECK(lines.back() == "c.json: and 10 more");
   }
 
-  TEST_CASE("the number of nodes is bounded") {
+  TEST_CASE("configuration file: the number of nodes is limited") {
     const auto text = problems_with("\"nodes\": [{\"name\": \"a[1-16384]\"},\n{\"name\": \"b\"}]");
     CHECK(text == "c.json:3:10: nodes[1].name: is one too many: there are more than 16384 nodes");
   }

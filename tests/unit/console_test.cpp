@@ -35,7 +35,7 @@ const RunStarted kStarted = {
 }  // namespace
 
 TEST_SUITE("console") {
-  TEST_CASE("a healthy run is one line by default and silent from warnings on") {
+  TEST_CASE("console: a successful run prints one line by default and none at level warning") {
     const std::vector<Event> healthy = {kStarted, AttemptStarted{}, WorkerStarted{}, worker(0),
                                         success()};
     CHECK(shown({}, healthy) ==
@@ -48,7 +48,7 @@ TEST_SUITE("console") {
           std::string::npos);
   }
 
-  TEST_CASE("a failed worker is a warning, one that ddprun stopped is not") {
+  TEST_CASE("console: a failed worker is a warning and a stopped one is not") {
     auto stopped = killed(1, SIGTERM);
     stopped.was_stopped = true;
     CHECK(shown({.level = LogLevel::warn}, {killed(0, SIGSEGV), stopped}) ==
@@ -56,7 +56,7 @@ TEST_SUITE("console") {
           "SIGSEGV after 3.25 s\n");
   }
 
-  TEST_CASE("a failed run ends with the report about its last attempt") {
+  TEST_CASE("console: a failed run ends with the report of its last attempt") {
     auto early = killed(7, SIGTERM);
     auto late = killed(1, SIGTERM);
     early.was_stopped = late.was_stopped = true;
@@ -73,7 +73,7 @@ TEST_SUITE("console") {
     CHECK(text.find("Stopped by ddprun after the failure: rank 1\n") != std::string::npos);
   }
 
-  TEST_CASE("a failed run ends with one line where another node prints the report") {
+  TEST_CASE("console: a failed run ends with one line if another node prints the report") {
     RunFinished finished;
     finished.result = RunResult::failed;
     finished.attempts = 1;
@@ -88,7 +88,7 @@ TEST_SUITE("console") {
     CHECK(shown({.reporter = "gpu1"}, {finished}).find("prints the report") == std::string::npos);
   }
 
-  TEST_CASE("an interrupted run and one that could not start end with one line, no report") {
+  TEST_CASE("console: an interrupted or unstarted run ends with one line and no report") {
     RunFinished finished;
     finished.attempts = 1;
     finished.exit_code = 130;
@@ -102,17 +102,17 @@ TEST_SUITE("console") {
     }
   }
 
-  TEST_CASE("one event is one line without control characters") {
+  TEST_CASE("console: an event is one line without control characters") {
     CHECK(shown({}, {Warning{"two\nlines\x1b[2J"}}) ==
           "2026-11-21 12:34:56.789 warning node 0: two lines\\x1b[2J\n");
   }
 
-  TEST_CASE("color is around the level only") {
+  TEST_CASE("console: only the level is coloured") {
     CHECK(shown({.is_colored = true}, {Warning{"x"}}) ==
           "2026-11-21 12:34:56.789 \x1b[33mwarning\x1b[0m node 0: x\n");
   }
 
-  TEST_CASE("LOGLEVEL is understood as Python names levels, in any case") {
+  TEST_CASE("console: LOGLEVEL accepts Python's level names in any case") {
     CHECK(parse_log_level("DEBUG") == LogLevel::debug);
     CHECK(parse_log_level("Info") == LogLevel::info);
     CHECK(parse_log_level("WARNING") == LogLevel::warn);

@@ -62,7 +62,7 @@ bool is_writable(const void* address) {
 }  // namespace
 
 TEST_SUITE("control page") {
-  TEST_CASE("a killed worker is known to be dead before it has been reaped") {
+  TEST_CASE("control page: a killed worker is known to be dead before it is reaped") {
     const auto page = ControlPage::create(2);
     const pid_t pid = fork_worker(page, 1, [](ControlPage&, int) {});
     CHECK(wait_until(page, [&] { return page.phase(1) == WorkerPhase::alive; }));
@@ -76,7 +76,7 @@ TEST_SUITE("control page") {
     CHECK(::waitpid(pid, nullptr, 0) == pid);
   }
 
-  TEST_CASE("an announced exit carries its status") {
+  TEST_CASE("control page: an announced exit has its status") {
     const auto page = ControlPage::create(1);
     const pid_t pid =
         fork_worker(page, 0, [](ControlPage& mine, int rank) { mine.announce_exit(rank, 7); });
@@ -86,7 +86,7 @@ TEST_SUITE("control page") {
     CHECK(::waitpid(pid, nullptr, 0) == pid);
   }
 
-  TEST_CASE("a forked child does not speak for the worker") {
+  TEST_CASE("control page: a forked child cannot announce for the worker") {
     auto page = ControlPage::create(1);
     page.announce_alive(0);
     const pid_t pid = ::fork();
@@ -99,13 +99,13 @@ TEST_SUITE("control page") {
     CHECK_FALSE(page.is_dead(0));
   }
 
-  TEST_CASE("a local rank can be announced once only") {
+  TEST_CASE("control page: a local rank can be announced only once") {
     auto page = ControlPage::create(1);
     page.announce_alive(0);
     CHECK_THROWS_AS(page.announce_alive(0), ddprun::Error);
   }
 
-  TEST_CASE("the first abort wins and its reason is cut to the bound") {
+  TEST_CASE("control page: the first abort is kept and its reason is cut to the limit") {
     auto page = ControlPage::create(1);
     CHECK_FALSE(page.abort_record());
     page.abort({.rank = 3, .reason = std::string(1000, 'x')});
@@ -115,7 +115,7 @@ TEST_SUITE("control page") {
     CHECK(page.abort_record() == AbortRecord{.rank = 3, .reason = std::string(200, 'x')});
   }
 
-  TEST_CASE("wake ends a wait, also one that begins later") {
+  TEST_CASE("control page: wake ends current and later waits") {
     const auto page = ControlPage::create(1);
     const bool none_known = false;
     const auto changes = page.changes();
@@ -127,7 +127,7 @@ TEST_SUITE("control page") {
     CHECK(page.changes() != changes);
   }
 
-  TEST_CASE("workers find the run's key in their control page, if the run has one") {
+  TEST_CASE("control page: workers read the run's key if the run has one") {
     const auto key = ddprun::sha256("key");
     const auto page = ControlPage::create(2, 0, key);
     const auto attached = ControlPage::attach_again(page.fd(), 1);
@@ -137,7 +137,7 @@ TEST_SUITE("control page") {
     CHECK_FALSE(ControlPage::attach_again(without.fd(), 1).run_key());
   }
 
-  TEST_CASE("a control page cannot be resized") {
+  TEST_CASE("control page: cannot be resized") {
     const auto page = ControlPage::create(2);
     CHECK(::ftruncate(page.fd(), 0) == -1);
     CHECK(errno == EPERM);
@@ -145,7 +145,7 @@ TEST_SUITE("control page") {
     CHECK(::fcntl(page.fd(), F_ADD_SEALS, F_SEAL_WRITE) == -1);
   }
 
-  TEST_CASE("a worker's stray write reaches its own part of the control page only") {
+  TEST_CASE("control page: a stray write affects only the worker's own part") {
     const auto page = ControlPage::create(3);
     const auto mine = ControlPage::attach_again(page.fd(), 1);
     CHECK(is_writable(mine.worker_area(1)));
@@ -158,7 +158,7 @@ TEST_SUITE("control page") {
     CHECK(page.changes() == 1);
   }
 
-  TEST_CASE("sizes that a worker has overwritten are not believed") {
+  TEST_CASE("control page: overwritten sizes are ignored") {
     const auto page = ControlPage::create(2, 7);
     const std::array<std::int32_t, 2> wrong = {0x7fffffff, -1};
     REQUIRE(::pwrite(page.fd(), wrong.data(), sizeof wrong, 8) == sizeof wrong);
@@ -168,7 +168,7 @@ TEST_SUITE("control page") {
     CHECK_THROWS_AS(ControlPage::attach_again(page.fd(), 0), ddprun::Error);
   }
 
-  TEST_CASE("a phase that no worker can have announced is damage") {
+  TEST_CASE("control page: a phase that no worker can announce is damage") {
     auto page = ControlPage::create(1);
     CHECK_FALSE(page.damage(0));
     page.announce_alive(0);
@@ -178,7 +178,7 @@ TEST_SUITE("control page") {
     CHECK(page.damage(0) == "phase 2155905152");
   }
 
-  TEST_CASE("what is not a control page is refused") {
+  TEST_CASE("control page: other files are rejected") {
     CHECK_THROWS_AS(ControlPage::create(0), ddprun::Error);
     CHECK_THROWS_AS(ControlPage::create(1025), ddprun::Error);
     CHECK_THROWS_AS(ControlPage::attach(-1, 0), ddprun::Error);

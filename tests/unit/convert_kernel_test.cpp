@@ -138,7 +138,7 @@ std::vector<float> some_values(std::size_t count) {
 }  // namespace
 
 TEST_SUITE("convert kernel") {
-  TEST_CASE("each float type becomes each other as on the processor, for the hardest values too") {
+  TEST_CASE("convert kernel: each pair of float types equals the CPU result for edge cases") {
     const auto values = hard_values();
     for (const DataType from : kFloatTypes) {
       for (const DataType to : kFloatTypes) {
@@ -148,7 +148,7 @@ TEST_SUITE("convert kernel") {
     }
   }
 
-  TEST_CASE("scaled values of half types are rounded once, from float32") {
+  TEST_CASE("convert kernel: scaled half values are rounded once from float32") {
     const auto values = some_values(10'000);
     for (const DataType from : {DataType::float32, DataType::float16, DataType::bfloat16}) {
       for (const DataType to : {DataType::float32, DataType::float16, DataType::bfloat16})
@@ -157,7 +157,7 @@ TEST_SUITE("convert kernel") {
     check_values(values, DataType::float64, DataType::float64, 1.0 / 3, 0, 0);
   }
 
-  TEST_CASE("float64 is rounded to a half type once and not through float32") {
+  TEST_CASE("convert kernel: float64 is rounded to half types once without float32") {
     // Just above half way between two of float16, by less than float32 can tell.
     const double value = 1.0 + 0x1p-11 + 0x1p-40;
     std::uint16_t half = 0;
@@ -166,7 +166,7 @@ TEST_SUITE("convert kernel") {
     CHECK(half == 0x3c01);
   }
 
-  TEST_CASE("every size around a vector and a tile is right at every alignment") {
+  TEST_CASE("convert kernel: all sizes around vectors and tiles work at every alignment") {
     const auto values = some_values(9000);
     for (const auto& [from, to] : {std::pair(DataType::float32, DataType::bfloat16),
                                    std::pair(DataType::bfloat16, DataType::float32),
@@ -182,7 +182,7 @@ TEST_SUITE("convert kernel") {
     }
   }
 
-  TEST_CASE("elements whose type stays are copied bit for bit, whatever they are") {
+  TEST_CASE("convert kernel: elements of the same type are copied bit for bit") {
     for (const DataType type : {DataType::uint8, DataType::float16, DataType::bfloat16,
                                 DataType::int32, DataType::float32, DataType::int64}) {
       CAPTURE(to_string(type));
@@ -200,7 +200,7 @@ TEST_SUITE("convert kernel") {
     }
   }
 
-  TEST_CASE("more pieces than one launch takes are all converted, and empty ones do no harm") {
+  TEST_CASE("convert kernel: more pieces than a launch takes and empty ones are converted") {
     constexpr std::size_t kPieces = 300;  // three launches
     const auto values = some_values(kPieces * 40);
     std::vector<std::uint16_t> flat(values.size() + 1, 0x5a5a);
@@ -220,7 +220,7 @@ TEST_SUITE("convert kernel") {
     CHECK(convert({}, DataType::float32, DataType::bfloat16, 1.0) == cudaSuccess);
   }
 
-  TEST_CASE("elements are scaled in place") {
+  TEST_CASE("convert kernel: elements can be scaled in place") {
     auto values = some_values(5003);
     const auto before = values;
     REQUIRE(convert({{values.data(), values.data(), values.size()}}, DataType::float32,
@@ -228,7 +228,7 @@ TEST_SUITE("convert kernel") {
     for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(values[i] == before[i] * 0.1F);
   }
 
-  TEST_CASE("integers are neither scaled nor cast") {
+  TEST_CASE("convert kernel: integers are neither scaled nor cast") {
     std::int32_t from = 1;
     float to = 0;
     CHECK(convert({{&from, &from, 1}}, DataType::int32, DataType::int32, 2.0) ==

@@ -43,7 +43,7 @@ Failure failure(const std::string& node, bool is_victim = false) {
 }  // namespace
 
 TEST_SUITE("coordination") {
-  TEST_CASE("a round is formed at once when the last of the most nodes has come") {
+  TEST_CASE("coordination: a round starts at once when the maximum of nodes has joined") {
     Talk talk(settings(2, 2));
     talk.join(1, "node10", 0);
     CHECK_FALSE(talk.has<ClearStore>());
@@ -56,7 +56,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<RoundFormed>(2)[0].node_rank == 0);
   }
 
-  TEST_CASE("with fewer than the most nodes a round waits for the last call") {
+  TEST_CASE("coordination: with fewer nodes a round waits for the last call timeout") {
     Talk talk(settings(1, 3));
     talk.join(1, "a", 0);
     talk.beat({1}, 1999);
@@ -66,7 +66,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<RoundFormed>(1).size() == 1);
   }
 
-  TEST_CASE("a run whose nodes do not come ends for all that came, with their names") {
+  TEST_CASE("coordination: a run with missing nodes ends for all present nodes with their names") {
     Talk talk(settings(2, 2));
     talk.join(1, "a", 0);
     for (int now = 1000; now < 60'000; now += 1000) talk.beat({1}, now);
@@ -78,7 +78,7 @@ TEST_SUITE("coordination") {
           "only 1 of at least 2 nodes came within 60 s (join_timeout): a");
   }
 
-  TEST_CASE("a failure on one node stops the workers of all at once and costs one restart") {
+  TEST_CASE("coordination: a failure stops the workers of all nodes and uses one restart") {
     auto talk = two_running(settings(2, 2, 1));
     talk.send(2, WorkersFailing{0, "rank 1 failed"}, 2500);
     CHECK(talk.told<StopWorkers>(1).size() == 1);
@@ -91,7 +91,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 1);
   }
 
-  TEST_CASE("without restarts left all nodes get the same outcome, the first cause first") {
+  TEST_CASE("coordination: all nodes get the same outcome with the first cause first") {
     auto talk = two_running(settings(2, 2));
     talk.send(2, WorkersFailing{0, "rank 1 failed"}, 2500);
     talk.send(1, WorkersFailing{0, "rank 0 failed"}, 2501);
@@ -106,14 +106,14 @@ TEST_SUITE("coordination") {
     CHECK(outcome.reason == "a worker of node2 failed; --max_restarts is 0");
   }
 
-  TEST_CASE("who blames a peer is named after those who do not") {
+  TEST_CASE("coordination: failures that blame a peer come last") {
     auto talk = two_running(settings(2, 2));
     talk.send(1, WorkersEnded{.round = 0, .failures = {failure("node1", true)}}, 2600);
     talk.send(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2700);
     CHECK(talk.told<Finish>(1)[0].outcome.failures[0].node == "node2");
   }
 
-  TEST_CASE("what is said about an older round changes nothing") {
+  TEST_CASE("coordination: messages about an older round change nothing") {
     auto talk = two_running(settings(2, 2, 3));
     talk.send(2, WorkersFailing{0, "x"}, 2100);
     talk.send(1, WorkersEnded{.round = 0}, 2200);
@@ -125,7 +125,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<StopWorkers>(1).empty());
   }
 
-  TEST_CASE("the run succeeds when the workers of all nodes have") {
+  TEST_CASE("coordination: a run succeeds when the workers of all nodes have succeeded") {
     auto talk = two_running(settings(2, 2));
     talk.send(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2500);
     CHECK(talk.told<Finish>(1).empty());
@@ -137,7 +137,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.coordination().is_over());
   }
 
-  TEST_CASE("a lost node costs no restart: the others go on at once if they are enough") {
+  TEST_CASE("coordination: a lost node uses no restart and enough remaining nodes continue") {
     auto talk = two_running(settings(1, 2));
     talk.gone(2, 2500);
     CHECK(talk.told<StopWorkers>(1)[0].reason == "node2 is lost: its connection was closed");
@@ -148,7 +148,7 @@ TEST_SUITE("coordination") {
     CHECK(formed[0].restarts_used == 0);
   }
 
-  TEST_CASE("a node whose name another one has, too, is told apart by its rank") {
+  TEST_CASE("coordination: nodes with the same name differ by rank") {
     Talk talk(settings(1, 2));
     talk.join(1, "vm", 0);
     talk.join(2, "vm", 0);
@@ -158,7 +158,7 @@ TEST_SUITE("coordination") {
           "vm (node rank " + rank + ") is lost: its connection was closed");
   }
 
-  TEST_CASE("a silent node is lost when its lease ends, not before") {
+  TEST_CASE("coordination: a silent node is lost exactly when its lease expires") {
     auto talk = two_running(settings(1, 2));
     talk.beat({1, 2}, 2000);
     talk.beat({1}, 4999);
@@ -168,7 +168,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.has<CloseConnection>());
   }
 
-  TEST_CASE("workers that fail because their peers' node is lost cost no restart") {
+  TEST_CASE("coordination: failures caused by a lost node use no restart") {
     auto talk = two_running(settings(1, 2));
     talk.beat({1, 2}, 2000);
     talk.send(1, WorkersFailing{0, "rank 0 failed"}, 2100);
@@ -179,7 +179,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 0);
   }
 
-  TEST_CASE("survivors that are too few wait for others, and go on with a newcomer") {
+  TEST_CASE("coordination: too few remaining nodes wait and continue with a new node") {
     auto talk = two_running(settings(2, 2));
     talk.gone(2, 2500);
     talk.send(1, WorkersEnded{.round = 0}, 2600);
@@ -190,7 +190,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<RoundFormed>(1)[0].node_rank == 0);
   }
 
-  TEST_CASE("a node that leaves is not missed once its workers have ended") {
+  TEST_CASE("coordination: a node that leaves is not waited for once its workers have ended") {
     auto talk = two_running(settings(1, 2));
     talk.send(2, Leave{"was asked to stop by SIGTERM"}, 2500);
     CHECK(talk.told<StopWorkers>(1)[0].reason == "node2 has left: it was asked to stop by SIGTERM");
@@ -202,7 +202,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 0);
   }
 
-  TEST_CASE("a newcomer is taken in at once while there is room, and is a spare otherwise") {
+  TEST_CASE("coordination: a new node joins at once if there is room and otherwise is a spare") {
     auto talk = two_running(settings(1, 3));
     talk.join(3, "node3", 2100);
     CHECK(talk.told<StopWorkers>(1)[0].reason == "node3 has joined");
@@ -221,14 +221,14 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<RoundFormed>(4)[0].node_rank == 2);
   }
 
-  TEST_CASE("a round of which some have succeeded is not begun anew for a newcomer") {
+  TEST_CASE("coordination: a round with successful nodes is not restarted for a new node") {
     auto talk = two_running(settings(1, 3));
     talk.send(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2100);
     talk.join(3, "node3", 2200);
     CHECK(talk.told<StopWorkers>(2).empty());
   }
 
-  TEST_CASE("nodes that have succeeded wait for the others only so long") {
+  TEST_CASE("coordination: successful nodes wait for the others for a limited time") {
     auto with = settings(2, 2);
     with.exit_barrier_timeout = 10s;
     auto talk = two_running(with);
@@ -247,7 +247,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<Finish>(2)[0].outcome.result == RunResult::succeeded);
   }
 
-  TEST_CASE("when the host's agent is asked to stop the run ends for all, by the same signal") {
+  TEST_CASE("coordination: a stop of the host ends the run on all nodes with the same signal") {
     Talk talk(settings(1, 2));
     Join host = talk.join_of("node1");
     host.is_host = true;
@@ -264,7 +264,7 @@ TEST_SUITE("coordination") {
     CHECK(outcome.reason == "node1, which hosts the rendezvous, was asked to stop by SIGINT");
   }
 
-  TEST_CASE("a worker that cannot be executed ends the run at once, whatever restarts are left") {
+  TEST_CASE("coordination: a worker that cannot be executed ends the run without restarts") {
     auto talk = two_running(settings(2, 2, 3));
     talk.send(1, WorkersEnded{.round = 0, .not_started = "node1: no such file"}, 2100);
     talk.send(2, WorkersEnded{.round = 0}, 2200);
@@ -272,7 +272,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<Finish>(2)[0].outcome.reason == "node1: no such file");
   }
 
-  TEST_CASE("after a restart of the coordinator rounds and restarts go on from what nodes know") {
+  TEST_CASE("coordination: a restarted coordinator continues rounds and restarts from the nodes") {
     Talk talk(settings(2, 2, 5));
     Join join = talk.join_of("a");
     join.last_round = 6;
@@ -283,7 +283,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.told<RoundFormed>(2)[0].restarts_used == 2);
   }
 
-  TEST_CASE("a node that does not take leave at the end is not waited for longer than allowed") {
+  TEST_CASE("coordination: the wait for a node that does not leave at the end is limited") {
     auto talk = two_running(settings(2, 2));
     talk.send(1, WorkersEnded{.round = 0, .have_succeeded = true}, 100);
     talk.send(2, WorkersEnded{.round = 0, .have_succeeded = true}, 200);
@@ -293,7 +293,7 @@ TEST_SUITE("coordination") {
     CHECK(talk.coordination().is_over());
   }
 
-  TEST_CASE("with a window only restarts within it count") {
+  TEST_CASE("coordination: only restarts within the window count") {
     auto with = settings(1, 2, 1);
     with.nodes_max = 1;
     with.restarts.window = 10s;

@@ -59,7 +59,7 @@ void train_epoch(const ProcessGroup& group, ElasticSampler& sampler, const DataL
 }  // namespace
 
 TEST_SUITE("data example") {
-  TEST_CASE("the sampler's example uses every sample once and goes on from what it saved") {
+  TEST_CASE("data example: the sampler example uses each sample once and resumes") {
     const ddprun::ElasticSamplerOptions options{.samples = 7, .global_batch = 3};
     std::vector<int> uses(7);
     std::vector<std::string> states;
@@ -86,7 +86,7 @@ TEST_SUITE("data example") {
     }());
   }
 
-  TEST_CASE("with the loader all ranks take all steps, those in which one has no samples, too") {
+  TEST_CASE("data example: all ranks take all steps of the loader even without samples") {
     const auto errors = ddprun::test::errors_of_ranks(2, [](ProcessGroup& group) {
       ElasticSampler sampler({.samples = 5, .global_batch = 4}, group.size(), group.rank());
       const auto load = [](std::span<const std::int64_t> samples, std::span<std::byte> memory) {
@@ -111,7 +111,7 @@ TEST_SUITE("data example") {
     CHECK(errors == std::vector<std::string>(2));
   }
 
-  TEST_CASE("the documentation shows the examples that are compiled here") {
+  TEST_CASE("data example: the documentation shows the compiled examples") {
     const auto here = ddprun::test::code_compiled_in("tests/unit/data_example_test.cpp");
     CHECK_FALSE(here.empty());
     CHECK(here == ddprun::test::code_shown_in("docs/data.md"));

@@ -67,7 +67,7 @@ std::string what_of(const std::function<void()>& body) {
 }  // namespace
 
 TEST_SUITE("data loader") {
-  TEST_CASE("batches come in the order of the list, with any number of threads") {
+  TEST_CASE("data loader: batches arrive in list order with any number of threads") {
     for (const std::size_t threads : {1u, 2u, 7u, 8u}) {
       for (const std::size_t prefetch : {1u, 2u, 5u}) {
         // Later batches are quicker than earlier ones.
@@ -92,7 +92,7 @@ TEST_SUITE("data loader") {
     }
   }
 
-  TEST_CASE("no more batches than the bound are loaded ahead, and each uses memory of its own") {
+  TEST_CASE("data loader: prefetching is limited and each batch has its own memory") {
     std::atomic<int> loads = 0;
     const auto load = [&](std::span<const std::int64_t> samples, std::span<std::byte> memory) {
       ++loads;
@@ -121,7 +121,7 @@ TEST_SUITE("data loader") {
     CHECK(first == 30);
   }
 
-  TEST_CASE("a batch may outlive its loader") {
+  TEST_CASE("data loader: a batch can outlive its loader") {
     std::optional<LoadedBatch> batch;
     {
       DataLoader loader(group_of_one(), counting(5), load_tens, options_of(2, 2));
@@ -133,7 +133,7 @@ TEST_SUITE("data loader") {
     CHECK(first == 30);
   }
 
-  TEST_CASE("what loading throws comes when its batch's turn has come, and ends the loader") {
+  TEST_CASE("data loader: a load error is thrown for its batch and ends the loader") {
     for (const std::size_t threads : {1u, 4u}) {
       const auto load = [](std::span<const std::int64_t> samples, std::span<std::byte> memory) {
         if (samples[0] == 6) throw std::runtime_error("no such picture");
@@ -147,7 +147,7 @@ TEST_SUITE("data loader") {
     }
   }
 
-  TEST_CASE("what the list throws comes after the batches before") {
+  TEST_CASE("data loader: a list error is thrown after the preceding batches") {
     const auto list = [next = 0]() mutable -> std::optional<Samples> {
       if (next == 2) throw std::runtime_error("the list is torn");
       return Samples{next++};
@@ -158,7 +158,7 @@ TEST_SUITE("data loader") {
     CHECK(what_of([&] { loader.next(); }) == "the list is torn");
   }
 
-  TEST_CASE("next() gives up at its deadline, and has the batch when it is there") {
+  TEST_CASE("data loader: next() times out and later returns the batch") {
     std::promise<void> go;
     const auto gate = go.get_future().share();
     const auto load = [gate](std::span<const std::int64_t> samples, std::span<std::byte> memory) {
@@ -176,7 +176,8 @@ TEST_SUITE("data loader") {
     CHECK(loader.next()->samples[0] == 0);
   }
 
-  TEST_CASE("a loader that is not used to its end ends at once, and an empty list is no batch") {
+  TEST_CASE(
+      "data loader: an unfinished loader is destroyed at once and an empty list has no batch") {
     { DataLoader loader(group_of_one(), counting(1000), load_tens, options_of(4, 8)); }
     DataLoader empty(group_of_one(), counting(0), load_tens, options_of(4, 8));
     CHECK_FALSE(empty.next().has_value());
@@ -184,14 +185,14 @@ TEST_SUITE("data loader") {
     CHECK_FALSE(moved.next().has_value());
   }
 
-  TEST_CASE("where a thread cannot start, those before it end and the error comes out") {
+  TEST_CASE("data loader: a failed thread start ends earlier threads and is thrown") {
     const auto group = group_of_one();
     const ddprun::test::ThreadLimit limit(2);
     CHECK_THROWS_AS(DataLoader(group, counting(1000), load_tens, options_of(4, 8)),
                     std::system_error);
   }
 
-  TEST_CASE("batches that are too large, and options out of range, are refused") {
+  TEST_CASE("data loader: too large batches and invalid options are rejected") {
     const auto load = [](std::span<const std::int64_t>, std::span<std::byte> memory) {
       return memory.size() + 1;
     };
@@ -209,7 +210,7 @@ TEST_SUITE("data loader") {
     CHECK(make(1, 1025) == "data loader: prefetch is 1025, must be 1 to 1024");
   }
 
-  TEST_CASE("with an elastic sampler nothing is lost when what was loaded ahead is thrown away") {
+  TEST_CASE("data loader: discarding prefetched batches of an elastic sampler loses nothing") {
     const ddprun::ElasticSamplerOptions options = {.samples = 100, .global_batch = 6};
     ddprun::ElasticSampler sampler(options, 1, 0);
     Samples used;

@@ -77,7 +77,7 @@ Line learn(int replicas) {
 }  // namespace
 
 TEST_SUITE("data parallel") {
-  TEST_CASE("a batch is shared out row by row, evenly and without a gap") {
+  TEST_CASE("data parallel: a batch is split evenly by rows without gaps") {
     const auto group = ProcessGroup::create_in_process(1).front();
     for (int count = 1; count <= 5; ++count) {
       for (std::size_t rows = 0; rows <= 12; ++rows) {
@@ -93,7 +93,7 @@ TEST_SUITE("data parallel") {
     }
   }
 
-  TEST_CASE("any number of replicas learns what one model does") {
+  TEST_CASE("data parallel: any number of replicas trains like one model") {
     const Line alone = learn(1);
     CHECK(alone.a[0] == doctest::Approx(2));
     CHECK(alone.b[0] == doctest::Approx(5));
@@ -104,7 +104,7 @@ TEST_SUITE("data parallel") {
     }
   }
 
-  TEST_CASE("replicas that update themselves learn what a model that is copied does") {
+  TEST_CASE("data parallel: self-updating replicas train like a copied model") {
     const Points points = make_points(64);
     const Line copied = learn(3);
     Line line;
@@ -131,7 +131,7 @@ TEST_SUITE("data parallel") {
     for (const Line& end : ends) CHECK(end.a == copied.a);
   }
 
-  TEST_CASE("gradients begin with zero, or with what the step before has left") {
+  TEST_CASE("data parallel: gradients start at zero or the previous values") {
     Line line;
     DataParallel<Line> parallel(line, 2);
     const auto add_one = [](const Line&, GradientReducer& reducer, const Replica&) {
@@ -150,7 +150,7 @@ TEST_SUITE("data parallel") {
     CHECK(found() == 2);
   }
 
-  TEST_CASE("replicas compute with the model's present parameters, each on its thread") {
+  TEST_CASE("data parallel: replicas use the current parameters on their own threads") {
     Line line;
     DataParallel<Line> parallel(line, 3);
     line.a[0] = 4;
@@ -167,7 +167,7 @@ TEST_SUITE("data parallel") {
     CHECK(std::set(threads.begin(), threads.end()).size() == 3);
   }
 
-  TEST_CASE("a replica that throws ends the others' waits, and its own words are heard") {
+  TEST_CASE("data parallel: an exception of a replica ends the others and is thrown") {
     ReplicaThreads threads(3);
     const auto said = describe_failure([&] {
       threads.apply([](Replica& replica) {
@@ -180,7 +180,7 @@ TEST_SUITE("data parallel") {
           "closed: DataParallel: an earlier call has failed, so replicas differ");
   }
 
-  TEST_CASE("numbers of replicas that cannot be are refused") {
+  TEST_CASE("data parallel: invalid numbers of replicas are rejected") {
     for (const int count : {0, -3, 1025}) {
       CHECK(describe_failure([&] { ReplicaThreads threads(count); }) ==
             "usage: DataParallel: " + std::to_string(count) + " replicas (1 to 1024 are possible)");

@@ -146,7 +146,7 @@ std::string golden(const std::string& name) {
 }  // namespace
 
 TEST_SUITE("sequence of collectives") {
-  TEST_CASE("on request it is that of PyTorch's DDP") {
+  TEST_CASE("DDP sequence: the compatible mode has the sequence of PyTorch's DDP") {
     for (auto test : cases()) {
       test.options.sequence = CollectiveSequence::pytorch;
       CAPTURE(test.name);
@@ -154,7 +154,7 @@ TEST_SUITE("sequence of collectives") {
     }
   }
 
-  TEST_CASE("the reducer's own has fewer collectives, and is as documented") {
+  TEST_CASE("DDP sequence: the default has fewer collectives and is as documented") {
     auto own = cases();
     own.push_back({.name = "rebuild", .options = {.rebuild_buckets = true}});
     for (const auto& test : own) {
@@ -163,7 +163,7 @@ TEST_SUITE("sequence of collectives") {
     }
   }
 
-  TEST_CASE("in PyTorch's order, too, ranks whose parameters differ are told") {
+  TEST_CASE("DDP sequence: the compatible mode reports ranks with different parameters") {
     struct Difference {
       std::function<void(Toy&)> make;
       std::vector<std::string> errors;
@@ -187,7 +187,7 @@ TEST_SUITE("sequence of collectives") {
     }
   }
 
-  TEST_CASE("a larger model has one bucket in the first step and more after it") {
+  TEST_CASE("DDP sequence: a larger model has one bucket in the first step and more later") {
     // 32 MiB: the last layer's 4 MiB pass the limit of 1 MiB, the other 28 MiB that of 25 MiB.
     std::vector<std::size_t> sizes;
     for (int layer = 0; layer < 8; ++layer) sizes.insert(sizes.end(), {1 << 20, 1 << 10});

@@ -8,25 +8,25 @@ using ddprun::Deadline;
 using namespace std::chrono_literals;
 
 TEST_SUITE("deadline") {
-  TEST_CASE("a deadline in the past has passed and nothing remains") {
+  TEST_CASE("deadline: a past deadline has passed with nothing remaining") {
     const auto deadline = Deadline::after(-1s);
     CHECK(deadline.passed());
     CHECK(deadline.remaining() == Deadline::Duration::zero());
     CHECK(deadline.remaining_poll_milliseconds() == 0);
   }
 
-  TEST_CASE("no limit is never passed and polls for ever") {
+  TEST_CASE("deadline: no limit never passes and polls forever") {
     const auto deadline = Deadline::never();
     CHECK_FALSE(deadline.passed());
     CHECK(deadline.remaining_poll_milliseconds() == -1);
     CHECK(deadline.remaining() == Deadline::Duration::max());
   }
 
-  TEST_CASE("a very long time does not overflow into the past") {
+  TEST_CASE("deadline: a very long time does not overflow") {
     CHECK_FALSE(Deadline::after(Deadline::Duration::max()).passed());
   }
 
-  TEST_CASE("what remains is at most what was allowed") {
+  TEST_CASE("deadline: the remaining time is at most the limit") {
     const auto deadline = Deadline::after(1h);
     CHECK(deadline.remaining() <= 1h);
     CHECK(deadline.remaining() > 59min);
@@ -34,7 +34,7 @@ TEST_SUITE("deadline") {
     CHECK(deadline.describe().find("(3600.0 s allowed)") != std::string::npos);
   }
 
-  TEST_CASE("milliseconds are rounded up so that a poll does not end early") {
+  TEST_CASE("deadline: milliseconds are rounded up so that a poll does not end early") {
     CHECK(Deadline::after(500us).remaining_poll_milliseconds() <= 1);
     CHECK(Deadline::after(1h).remaining_poll_milliseconds() > 3'599'000);
   }

@@ -70,7 +70,7 @@ void check_added(const std::vector<Element>& from, DataType type, std::size_t sh
 }  // namespace
 
 TEST_SUITE("accumulation on a device") {
-  TEST_CASE("halves add up in float32 over steps and ranks, where they would be stuck") {
+  TEST_CASE("device accumulation: half gradients accumulate in float32 over steps and ranks") {
     // In float16, 2048 + 1 is 2048; in bfloat16 256 + 1 is 256.
     for (const DataType type : {DataType::float16, DataType::bfloat16}) {
       for (const bool static_graph : {false, true}) {
@@ -108,7 +108,7 @@ TEST_SUITE("accumulation on a device") {
     }
   }
 
-  TEST_CASE("gradients that are made on different streams are all in the sum") {
+  TEST_CASE("device accumulation: gradients from different streams are all included") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       Halved model(DataType::bfloat16);
@@ -135,7 +135,7 @@ TEST_SUITE("accumulation on a device") {
     });
   }
 
-  TEST_CASE("the kernel adds wherever pieces begin and however long they are") {
+  TEST_CASE("device accumulation: pieces of any alignment and length are added") {
     const CleanDevices clean;
     for (const std::size_t shift : {0U, 1U, 3U, 8U}) {
       for (const std::size_t elements : {1U, 7U, 64U, 4099U, 9000U}) {

@@ -110,7 +110,7 @@ std::string failure_of(const std::function<void()>& body) {
 }  // namespace
 
 TEST_SUITE("gradient reducer on a device") {
-  TEST_CASE("any number of ranks has the gradients of one rank on the joined data") {
+  TEST_CASE("device reducer: any number of ranks has the gradients of one on the joined data") {
     for (const int ranks : {1, 2, 4}) {
       for (const auto op : {ReduceOp::sum, ReduceOp::average}) {
         CAPTURE(ranks);
@@ -122,7 +122,7 @@ TEST_SUITE("gradient reducer on a device") {
     }
   }
 
-  TEST_CASE("so it is with each way to exchange them") {
+  TEST_CASE("device reducer: each way of exchange gives the same gradients") {
     std::vector<ReducerOptions> all(4, kSmallBuckets);
     all[0].pre_divide = true;
     all[1].rebuild_buckets = true;
@@ -141,7 +141,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("a hook's further collectives are held on the stream and awaited by the host") {
+  TEST_CASE("device reducer: a hook's further collectives wait on the stream and by the host") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       auto options = kSmallBuckets;
@@ -150,7 +150,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("finish() and synchronise() throw the failure of a hook's further collective") {
+  TEST_CASE("device reducer: finish() and synchronise() throw a failed further collective") {
     for (const bool by_stream : {true, false}) {
       CAPTURE(by_stream);
       const CleanDevices clean;
@@ -184,7 +184,7 @@ TEST_SUITE("gradient reducer on a device") {
     }
   }
 
-  TEST_CASE("the host waits neither for a backward pass nor for another rank") {
+  TEST_CASE("device reducer: the host waits for neither backward passes nor other ranks") {
     const CleanDevices clean;
     std::promise<void> may_go_on;
     const auto held = may_go_on.get_future().share();
@@ -206,7 +206,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("gradients may be made on several streams, and be used on another one") {
+  TEST_CASE("device reducer: gradients can be made and used on different streams") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       DeviceModel model;
@@ -225,7 +225,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("a wait for the end makes gradients the host's, too") {
+  TEST_CASE("device reducer: after a wait the host can read the gradients") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       DeviceModel model;
@@ -238,7 +238,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("gradients in the caller's memory are gathered, and given back") {
+  TEST_CASE("device reducer: gradients in the caller's memory are gathered and returned") {
     for (const int ranks : {1, 2}) {
       const CleanDevices clean;
       run_ranks(device_ranks(ranks), [&](ProcessGroup& group) {
@@ -266,7 +266,7 @@ TEST_SUITE("gradient reducer on a device") {
     }
   }
 
-  TEST_CASE("every rank begins with rank 0's parameters and buffers") {
+  TEST_CASE("device reducer: all ranks start with rank 0's parameters and buffers") {
     const CleanDevices clean;
     run_ranks(device_ranks(3), [](ProcessGroup& group) {
       DeviceModel model(static_cast<float>(group.rank() + 5));
@@ -282,7 +282,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("a bit that differs on a device is found") {
+  TEST_CASE("device reducer: a differing bit on a device is detected") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       DeviceModel model;
@@ -304,7 +304,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("what fails after finish() is thrown by synchronise() and by the next step") {
+  TEST_CASE("device reducer: late failures are thrown by synchronise() and the next step") {
     const CleanDevices clean;
     std::latch have_finished(2);
     std::latch has_heard(1);
@@ -337,7 +337,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("what cannot be on a device is refused") {
+  TEST_CASE("device reducer: unsupported options are rejected") {
     const CleanDevices clean;
     run_ranks(device_ranks(1), [](ProcessGroup& group) {
       const auto refusal_of = [&](const std::vector<Parameter>& parameters) {

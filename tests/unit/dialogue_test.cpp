@@ -43,7 +43,7 @@ void talk(Dialogues& dialogues, std::size_t piece = std::string::npos) {
 }  // namespace
 
 TEST_SUITE("dialogue") {
-  TEST_CASE("both sides hear what the other says, in pieces of any size") {
+  TEST_CASE("dialogue: messages of both sides arrive in pieces of any size") {
     for (const auto& sides : {Dialogues::Sides{}, kBoth}) {
       for (const std::size_t piece : {1, 2, 3, 7, 64, 1000}) {
         Dialogues dialogues(sides);
@@ -58,7 +58,7 @@ TEST_SUITE("dialogue") {
     }
   }
 
-  TEST_CASE("two secrets: each side says that the other does not know its own") {
+  TEST_CASE("dialogue: both sides report different secrets") {
     Dialogues dialogues({&kSecret, &kOther});
     dialogues.agent.send(kJoin);
     dialogues.run();
@@ -70,7 +70,7 @@ TEST_SUITE("dialogue") {
     CHECK_FALSE(dialogues.agent.is_proven());
   }
 
-  TEST_CASE("one side has a secret and the other has none: the agent is told which") {
+  TEST_CASE("dialogue: an agent gets an error if only one side has a secret") {
     struct Row {
       Dialogues::Sides sides;
       std::string text;
@@ -91,7 +91,7 @@ TEST_SUITE("dialogue") {
     }
   }
 
-  TEST_CASE("nothing but a hello leaves an agent before the other side has proved itself") {
+  TEST_CASE("dialogue: an agent sends only a hello before the coordinator is authenticated") {
     AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
     agent.send(kJoin);
     const auto opening = agent.take_outgoing();
@@ -104,7 +104,7 @@ TEST_SUITE("dialogue") {
     CHECK(agent.take_outgoing().empty());
   }
 
-  TEST_CASE("of a coordinator that has not proved itself nothing is believed but a refusal") {
+  TEST_CASE("dialogue: only a refusal is accepted from an unauthenticated coordinator") {
     struct Row {
       std::string bytes;
       std::size_t messages;
@@ -138,7 +138,7 @@ TEST_SUITE("dialogue") {
     }
   }
 
-  TEST_CASE("a stranger gets a challenge from a coordinator, once, and nothing else") {
+  TEST_CASE("dialogue: an unauthenticated peer gets one challenge and nothing else") {
     CoordinatorDialogue coordinator(&kSecret, std::string(security::kDigestBytes, 'c'));
     coordinator.feed(greeting() + '\1' + std::string(security::kHelloBytes, 'x'));
     constexpr std::size_t kHead = 5;
@@ -152,7 +152,7 @@ TEST_SUITE("dialogue") {
     CHECK_FALSE(coordinator.next());
   }
 
-  TEST_CASE("a conversation that was recorded means nothing to another coordinator") {
+  TEST_CASE("dialogue: a recorded session is useless with another coordinator") {
     std::string recorded;
     Dialogues first(kBoth, [&](std::string bytes, bool is_from_agent) {
       if (is_from_agent) recorded += bytes;
@@ -166,7 +166,7 @@ TEST_SUITE("dialogue") {
     CHECK(second.problem() == kStranger);
   }
 
-  TEST_CASE("what comes back from a mirror is no coordinator") {
+  TEST_CASE("dialogue: reflected messages are not accepted as a coordinator's") {
     AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
     agent.send(kJoin);
     agent.feed(agent.take_outgoing());
@@ -180,7 +180,7 @@ TEST_SUITE("dialogue") {
     CHECK(honest.problem() == kStranger);
   }
 
-  TEST_CASE("whoever changes a byte on the way can end the connection, but not what is heard") {
+  TEST_CASE("dialogue: a modified byte can only end the connection") {
     std::size_t total = 0;
     Dialogues counting(kBoth, [&](std::string bytes, bool) {
       total += bytes.size();
@@ -212,7 +212,7 @@ TEST_SUITE("dialogue") {
     }
   }
 
-  TEST_CASE("the first message may be short only, also of a node that knows the secret") {
+  TEST_CASE("dialogue: the first message is limited also for authenticated nodes") {
     Dialogues dialogues(kBoth);
     dialogues.agent.send(Join{.run_id = std::string(5000, 'x')});
     dialogues.run();

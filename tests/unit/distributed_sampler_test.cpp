@@ -52,7 +52,7 @@ void check_items(const Indices& actual, const nlohmann::json& expected) {
 }  // namespace
 
 TEST_SUITE("distributed sampler") {
-  TEST_CASE("permutations equal PyTorch's") {
+  TEST_CASE("distributed sampler: permutations equal PyTorch's") {
     const auto vectors = read_vectors();
     REQUIRE(vectors["permutations"].size() > 50);
     for (const auto& expected : vectors["permutations"]) {
@@ -61,7 +61,7 @@ TEST_SUITE("distributed sampler") {
     }
   }
 
-  TEST_CASE("indices equal those of PyTorch's DistributedSampler") {
+  TEST_CASE("distributed sampler: indices equal those of PyTorch's DistributedSampler") {
     const auto vectors = read_vectors();
     REQUIRE(vectors["samplers"].size() > 100);
     for (const auto& expected : vectors["samplers"]) {
@@ -75,7 +75,7 @@ TEST_SUITE("distributed sampler") {
     }
   }
 
-  TEST_CASE("a rank's indices are every world_size-th of the global order") {
+  TEST_CASE("distributed sampler: a rank has every world_size-th index of the global order") {
     for (const bool drop_last : {false, true}) {
       for (const std::int64_t samples : {0, 1, 2, 9, 10, 12}) {
         for (const int world_size : {1, 2, 4, 5}) {
@@ -98,7 +98,7 @@ TEST_SUITE("distributed sampler") {
     }
   }
 
-  TEST_CASE("a data set that divides evenly is used exactly once per epoch") {
+  TEST_CASE("distributed sampler: an evenly divisible data set is used exactly once per epoch") {
     auto order = DistributedSampler(1000, 8, 0).global_order(4);
     std::sort(order.begin(), order.end());
     Indices all(1000);
@@ -106,12 +106,14 @@ TEST_SUITE("distributed sampler") {
     CHECK(order == all);
   }
 
-  TEST_CASE("only the sum of seed and epoch counts") {
+  TEST_CASE("distributed sampler: only the sum of seed and epoch matters") {
     CHECK(DistributedSampler(50, 2, 1, {.seed = 0}).indices(5) ==
           DistributedSampler(50, 2, 1, {.seed = 5}).indices(0));
   }
 
-  TEST_CASE("a sum of seed and epoch beyond 64 bits is refused, as PyTorch does") {
+  TEST_CASE(
+      "distributed sampler: a sum of seed and epoch beyond 64 bits is rejected like in "
+      "PyTorch") {
     const auto seed = std::numeric_limits<std::uint64_t>::max();
     const DistributedSampler sampler(10, 2, 0, {.seed = seed});
     CHECK_THROWS_WITH_AS(sampler.indices(1),
@@ -120,14 +122,16 @@ TEST_SUITE("distributed sampler") {
     CHECK(DistributedSampler(10, 2, 0, {.shuffle = false, .seed = seed}).indices(1).size() == 5);
   }
 
-  TEST_CASE("ranks outside the world are refused") {
+  TEST_CASE("distributed sampler: ranks outside the world are rejected") {
     for (const int rank : {-1, 2, 3}) CHECK_THROWS_AS(DistributedSampler(10, 2, rank), Error);
     CHECK_THROWS_AS(DistributedSampler(10, 0, 0), Error);
     CHECK_THROWS_WITH_AS(DistributedSampler(10, 2, 2),
                          "sampler: rank 2 of 2 workers: must be 0 to 1", Error);
   }
 
-  TEST_CASE("sizes for which PyTorch's versions differ are refused") {
+  TEST_CASE(
+      "distributed sampler: sizes with different results across PyTorch versions are "
+      "rejected") {
     CHECK_THROWS_AS(DistributedSampler(-1, 1, 0), Error);
     CHECK_THROWS_AS(DistributedSampler(kPermutationMax, 1, 0), Error);
     CHECK_NOTHROW(DistributedSampler(kPermutationMax - 1, 1, 0));
@@ -135,7 +139,7 @@ TEST_SUITE("distributed sampler") {
     CHECK_THROWS_AS(random_permutation(kPermutationMax, 0), Error);
   }
 
-  TEST_CASE("a huge world with few samples costs no memory") {
+  TEST_CASE("distributed sampler: a huge world with few samples uses no memory") {
     const int world_size = std::numeric_limits<int>::max();
     CHECK(DistributedSampler(3, world_size, 4, {.shuffle = false}).indices(0) == Indices{1});
     CHECK(DistributedSampler(3, world_size, 4, {.drop_last = true}).indices(0).empty());

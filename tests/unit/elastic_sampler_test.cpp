@@ -67,7 +67,7 @@ std::string what_of(const std::function<void()>& body) {
 }  // namespace
 
 TEST_SUITE("elastic sampler") {
-  TEST_CASE("an epoch is the order itself, whatever the number of workers in each step") {
+  TEST_CASE("elastic sampler: an epoch follows the order for any numbers of workers") {
     for (const std::int64_t samples : {0, 1, 7, 64, 100}) {
       for (const std::int64_t batch : {1, 3, 10, 64, 1000}) {
         CAPTURE(samples);
@@ -92,7 +92,7 @@ TEST_SUITE("elastic sampler") {
     }
   }
 
-  TEST_CASE("without a change of workers it is PyTorch's DistributedSampler, cut into batches") {
+  TEST_CASE("elastic sampler: with constant workers it equals PyTorch's DistributedSampler") {
     constexpr int kWorkers = 4;
     for (int rank = 0; rank < kWorkers; ++rank) {
       ElasticSampler sampler({.samples = 96, .global_batch = 8, .seed = 5}, kWorkers, rank);
@@ -105,7 +105,7 @@ TEST_SUITE("elastic sampler") {
     }
   }
 
-  TEST_CASE("the tail is told by its sizes and by what is repeated in it") {
+  TEST_CASE("elastic sampler: the tail follows from its sizes and repeated samples") {
     struct Case {
       TailPolicy tail;
       std::int64_t steps;
@@ -135,7 +135,7 @@ TEST_SUITE("elastic sampler") {
     }
   }
 
-  TEST_CASE("what is loaded ahead is what later steps use, and moves nothing") {
+  TEST_CASE("elastic sampler: prefetching returns later steps and does not advance") {
     ElasticSampler sampler({.samples = 50, .global_batch = 8}, 3, 2);
     std::vector<Samples> ahead;
     for (std::int64_t step = 0; step < 9; ++step) ahead.push_back(sampler.samples_ahead(step));
@@ -149,7 +149,7 @@ TEST_SUITE("elastic sampler") {
     CHECK(sampler.samples_ahead(std::int64_t{1} << 60).empty());
   }
 
-  TEST_CASE("the computed order is a permutation, another one for each seed and epoch") {
+  TEST_CASE("elastic sampler: the computed order is a permutation per seed and epoch") {
     for (const std::int64_t n : {1, 2, 3, 4, 5, 16, 17, 100, 1000, 4097}) {
       std::vector<std::int64_t> order(static_cast<std::size_t>(n));
       for (std::int64_t i = 0; i < n; ++i) order[static_cast<std::size_t>(i)] = permuted(i, n, 9);
@@ -167,7 +167,7 @@ TEST_SUITE("elastic sampler") {
     CHECK(orders.size() == 9);
   }
 
-  TEST_CASE("the computed order looks shuffled") {
+  TEST_CASE("elastic sampler: the computed order looks shuffled") {
     // Each pair of neighbours is in order with probability 1/2, each place keeps its sample with
     // 1/n: bounds are six deviations.
     constexpr std::int64_t kCount = 10000;
@@ -182,7 +182,7 @@ TEST_SUITE("elastic sampler") {
     CHECK(fixed < 8);
   }
 
-  TEST_CASE("data sets of any size have an order that takes no memory") {
+  TEST_CASE("elastic sampler: orders need no memory for any size") {
     const std::int64_t huge = std::int64_t{1} << 50;
     ElasticSampler sampler({.samples = huge, .global_batch = 4, .order = SampleOrder::computed}, 2,
                            0);
@@ -196,7 +196,7 @@ TEST_SUITE("elastic sampler") {
     CHECK(plain.samples() == Samples{5, 7});
   }
 
-  TEST_CASE("a state is one line, and comes back whole") {
+  TEST_CASE("elastic sampler: a state is one line and is restored completely") {
     ElasticSampler sampler({.samples = 1000,
                             .global_batch = 32,
                             .seed = 0xffff'ffff'ffff'ffff,
@@ -216,7 +216,7 @@ TEST_SUITE("elastic sampler") {
     CHECK(other.state().to_text() == text);
   }
 
-  TEST_CASE("a state that cannot be read says why") {
+  TEST_CASE("elastic sampler: an unreadable state is rejected with the reason") {
     const auto why = [](const std::string& text) {
       return what_of([&] { (void)ElasticSampler::State::from_text(text); });
     };
@@ -234,7 +234,7 @@ TEST_SUITE("elastic sampler") {
     }
   }
 
-  TEST_CASE("another training is refused by what differs, unless that is forced") {
+  TEST_CASE("elastic sampler: a different training is rejected unless forced") {
     const ElasticSamplerOptions options = {.samples = 100, .global_batch = 10, .seed = 1};
     ElasticSampler saved(options, 2, 0);
     saved.commit();
@@ -255,7 +255,7 @@ TEST_SUITE("elastic sampler") {
     CHECK(saved.cursor() == 10);
   }
 
-  TEST_CASE("numbers out of range are refused") {
+  TEST_CASE("elastic sampler: numbers out of range are rejected") {
     const auto why = [](ElasticSamplerOptions options, int world_size, int rank) {
       return what_of([&] { (void)ElasticSampler(options, world_size, rank); });
     };

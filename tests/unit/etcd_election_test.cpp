@@ -98,14 +98,14 @@ const Row kRows[] = {
 }  // namespace
 
 TEST_SUITE("etcd election") {
-  TEST_CASE("what an agent does follows from what it sees") {
+  TEST_CASE("etcd election: the next move follows from the observed state") {
     for (const auto& row : kRows) {
       CAPTURE(row.what);
       CHECK((decide_move(row.snapshot, self(), row.tried, row.may_try_again) == row.move));
     }
   }
 
-  TEST_CASE("an elected node to which not even its own agent comes makes way for others") {
+  TEST_CASE("etcd election: a host that its own agent cannot reach resigns") {
     using std::chrono::milliseconds;
     const std::chrono::steady_clock::time_point elected(std::chrono::hours(1));
     struct Beginning {
@@ -123,7 +123,7 @@ TEST_SUITE("etcd election") {
     }
   }
 
-  TEST_CASE("who differs from the run does not take it over, and is told in what") {
+  TEST_CASE("etcd election: a node with different settings does not take over") {
     const EtcdSnapshot snapshot{.revision = 9, .record = record()};
     const auto move = decide_move(snapshot, self(), 0, true);
     REQUIRE(std::holds_alternative<AcceptOutcome>(move));
@@ -134,7 +134,7 @@ TEST_SUITE("etcd election") {
     CHECK_FALSE(std::get<AcceptOutcome>(move).has_other_config);
   }
 
-  TEST_CASE("who has another configuration than the run is to be shown that") {
+  TEST_CASE("etcd election: a node with another configuration gets the difference") {
     auto other = self();
     other.config_hash = "another";
     const auto move = decide_move({.revision = 9, .record = record()}, other, 0, true);
@@ -144,7 +144,7 @@ TEST_SUITE("etcd election") {
 }
 
 TEST_SUITE("etcd keys") {
-  TEST_CASE("runs have keys of their own, whatever their names") {
+  TEST_CASE("etcd keys: each run has its own keys for any name") {
     CHECK(kKeys.coordinator() == "/ddprun/run/coordinator");
     CHECK(kKeys.record() == "/ddprun/run/record");
     CHECK(kKeys.outcome() == "/ddprun/run/outcome");
@@ -157,7 +157,7 @@ TEST_SUITE("etcd keys") {
     CHECK(RunKeys("/p", "a/b%").coordinator() == "/p/a%2Fb%25/coordinator");
   }
 
-  TEST_CASE("values are read as they were written") {
+  TEST_CASE("etcd keys: values are decoded as encoded") {
     const auto seen = [](const std::string& key, const std::string& value) {
       return std::get<EtcdSnapshot>(read_snapshot(answer(key, value), kKeys));
     };
@@ -167,7 +167,7 @@ TEST_SUITE("etcd keys") {
     CHECK(seen("/ddprun/run/other", "whatever") == EtcdSnapshot{.revision = 9});
   }
 
-  TEST_CASE("etcd holds every result of a run") {
+  TEST_CASE("etcd keys: each result of a run can be stored") {
     for (const auto result :
          {membership::RunResult::succeeded, membership::RunResult::not_started,
           membership::RunResult::interrupted, membership::RunResult::no_rendezvous}) {
@@ -178,7 +178,7 @@ TEST_SUITE("etcd keys") {
     }
   }
 
-  TEST_CASE("an outcome that etcd would not take leaves out what matters least") {
+  TEST_CASE("etcd keys: too large outcomes omit the least important parts") {
     const auto kept = [](const RunOutcome& told) {
       const auto text = outcome_text(told);
       CHECK(text.size() <= kOutcomeBytesMax);
@@ -202,11 +202,11 @@ TEST_SUITE("etcd keys") {
     CHECK(kept(ended) == expected);
   }
 
-  TEST_CASE("bytes that are no UTF-8 are replaced, not refused") {
+  TEST_CASE("etcd keys: bytes that are not UTF-8 are replaced") {
     CHECK(holder_text("\xff", {"h", 1}).find("\xef\xbf\xbd") != std::string::npos);
   }
 
-  TEST_CASE("values that are not understood give a problem that names the key") {
+  TEST_CASE("etcd keys: an invalid value is a problem that names the key") {
     auto cut = record_text(record());
     cut.resize(cut.size() / 2);
     const auto changed = [](std::string text, const std::string& from, const std::string& to) {
@@ -247,7 +247,7 @@ TEST_SUITE("etcd keys") {
     }
   }
 
-  TEST_CASE("a damaged record is a problem only where no other node knows the record") {
+  TEST_CASE("etcd keys: a damaged record is a problem only if no other node knows it") {
     const KeyValue record{.key = kKeys.record(), .value = "damaged", .created = 5, .lease = 8};
     const KeyValue coordinator{.key = kKeys.coordinator(),
                                .value = holder_text("b", kHolder.endpoint),
@@ -268,7 +268,7 @@ TEST_SUITE("etcd keys") {
     }
   }
 
-  TEST_CASE("a value of another version is told from one that is no value at all") {
+  TEST_CASE("etcd keys: a value of another version differs from an invalid one") {
     const auto problem = [](const std::string& value) {
       return std::get<Problem>(read_snapshot(answer(kKeys.record(), value), kKeys)).text;
     };

@@ -48,7 +48,7 @@ const char* const kBadKeys[] = {R"({"key":"cnVu*A=="})",
 }  // namespace
 
 TEST_SUITE("etcd messages") {
-  TEST_CASE("base64 gives every string back, and refuses what it does not make") {
+  TEST_CASE("etcd messages: base64 round-trips every string and rejects other input") {
     CHECK(to_base64("") == "");
     CHECK(to_base64("f") == "Zg==");
     CHECK(to_base64("fo") == "Zm8=");
@@ -64,7 +64,7 @@ TEST_SUITE("etcd messages") {
     }
   }
 
-  TEST_CASE("a transaction says what must hold, what is written then, and what is read") {
+  TEST_CASE("etcd messages: a transaction has conditions and writes and reads") {
     const Transaction transaction{
         .conditions = {{"k", 0}, {"l", 9}}, .puts = {{"k", "v", 5}}, .read = prefix_range("run/")};
     CHECK(transaction_request(transaction) ==
@@ -75,14 +75,14 @@ TEST_SUITE("etcd messages") {
           R"({"request_range":{"key":"cnVuLw==","range_end":"cnVuMA=="}}]})");
   }
 
-  TEST_CASE("a transaction may ask that a value is still the same") {
+  TEST_CASE("etcd messages: a transaction can compare a value") {
     const Transaction transaction{.conditions = {{.key = "k", .modified = 7}}};
     CHECK(transaction_request(transaction)
               .find(R"({"key":"aw==","mod_revision":"7","result":"EQUAL","target":"MOD"})") !=
           std::string::npos);
   }
 
-  TEST_CASE("keys come with their values, leases and the revision at which they were read") {
+  TEST_CASE("etcd messages: keys have values and leases and a revision") {
     const auto parsed = parse_transaction(kFound);
     const auto* answer = std::get_if<TransactionAnswer>(&parsed);
     REQUIRE(answer != nullptr);
@@ -96,14 +96,14 @@ TEST_SUITE("etcd messages") {
     CHECK(answer->keys == std::vector<KeyValue>{expected});
   }
 
-  TEST_CASE("a transaction may succeed and read nothing, and numbers may be numbers") {
+  TEST_CASE("etcd messages: a transaction can read nothing and numbers can be JSON numbers") {
     const auto parsed = parse_transaction(
         R"({"header":{"revision":3},"succeeded":true,"responses":[{"response_put":{}},{}]})");
     CHECK(std::get<TransactionAnswer>(parsed) ==
           TransactionAnswer{.has_succeeded = true, .revision = 3});
   }
 
-  TEST_CASE("leases are given and renewed in seconds; one that has ended has none left") {
+  TEST_CASE("etcd messages: leases use seconds and an expired one has none left") {
     CHECK(std::get<Lease>(parse_lease(R"({"ID":"12","TTL":"3"})")) == Lease{12, 3s});
     CHECK(std::get<std::chrono::seconds>(parse_renewal(R"({"result":{"ID":"12","TTL":"3"}})")) ==
           3s);
@@ -112,14 +112,14 @@ TEST_SUITE("etcd messages") {
     CHECK(renewal_request(12) == R"({"ID":"12"})");
   }
 
-  TEST_CASE("a watch tells of a change, or that it has ended, and not that it has begun") {
+  TEST_CASE("etcd messages: a watch reports changes and its end but not its creation") {
     CHECK_FALSE(std::get<bool>(parse_watch(R"({"result":{"header":{},"created":true}})")));
     CHECK(std::get<bool>(parse_watch(R"({"result":{"events":[{"type":"DELETE"}]}})")));
     CHECK(std::get<bool>(parse_watch(R"({"result":{"canceled":true,"compact_revision":"9"}})")));
     CHECK(watch_request({"k"}, 8) == R"({"create_request":{"key":"aw==","start_revision":"8"}})");
   }
 
-  TEST_CASE("what is no answer gives a problem that quotes it") {
+  TEST_CASE("etcd messages: an invalid response is a problem that quotes it") {
     for (const auto* text : kNoAnswers) {
       CAPTURE(text);
       CHECK(problem_of(parse_lease(text)).rfind("etcd gave an answer that is not understood", 0) ==
@@ -139,7 +139,7 @@ TEST_SUITE("etcd messages") {
     CHECK(problem_of(parse_lease(std::string(100'000, '\x1b'))).size() < 1000);
   }
 
-  TEST_CASE("a refusal is told in etcd's words, or else by its status") {
+  TEST_CASE("etcd messages: an error has etcd's message or otherwise the status") {
     CHECK(error_in(400, R"({"error":"a","message":"bad key","code":3})") == "bad key");
     CHECK(error_in(404, "Not Found").find("etcd 3.4 or newer") != std::string::npos);
     CHECK(error_in(503, "") == "HTTP status 503");
@@ -147,7 +147,7 @@ TEST_SUITE("etcd messages") {
 }
 
 TEST_SUITE("held lease") {
-  TEST_CASE("it ends a sixth before the lease may, counted from the last request answered") {
+  TEST_CASE("etcd lease: ends a sixth early from the last acknowledged request") {
     const HeldLease::Time begin(std::chrono::hours(1));
     HeldLease lease({.id = 1, .time = 3s}, begin);
     CHECK(lease.next_renewal() == begin + 500ms);

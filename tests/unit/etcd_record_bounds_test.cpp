@@ -50,7 +50,7 @@ membership::RunRecord record_of_nodes(std::size_t nodes, const std::string& name
 }  // namespace
 
 TEST_SUITE("etcd record bounds") {
-  TEST_CASE("the record of any number of nodes with the longest names fits, and just so") {
+  TEST_CASE("etcd record bounds: any number of nodes with the longest allowed names fits") {
     for (const std::size_t nodes : {std::size_t{1}, std::size_t{600}, membership::kRoundNodesMax}) {
       for (const char character : {'n', '"', '\n', '\x7f', '\xff'}) {
         const auto name = longest_name(static_cast<int>(nodes), character);
@@ -65,13 +65,13 @@ TEST_SUITE("etcd record bounds") {
     CHECK(bytes > kRecordBytesMax - kRecordBytesMax / 16);
   }
 
-  TEST_CASE("in runs of some hundred nodes and without etcd any name is short enough") {
+  TEST_CASE("etcd record bounds: small runs and runs without etcd allow any name") {
     CHECK(longest_name(600, '\n').size() == kNameBytesMax);
     const std::string name(kNameBytesMax, 'n');
     CHECK(membership::objection_to_name(name, {.nodes_max = 1'000'000}).empty());
   }
 
-  TEST_CASE("a name that is too long is told, with the bound and a way out") {
+  TEST_CASE("etcd record bounds: a too long name is reported with limit and remedy") {
     const membership::Settings settings{.nodes_max = 4096,
                                         .recorded_name_bytes_max = name_bytes_max(4096)};
     CHECK(membership::objection_to_name(std::string(200, 'n'), settings) ==
@@ -79,7 +79,7 @@ TEST_SUITE("etcd record bounds") {
           "that 4096 nodes fit; --local_addr gives another)");
   }
 
-  TEST_CASE("an outcome of many long failures fits, with the first of them") {
+  TEST_CASE("etcd record bounds: an outcome of many long failures fits with the first ones") {
     membership::RunOutcome outcome{.result = membership::RunResult::failed,
                                    .reason = std::string(2 * membership::kReasonBytesMax, '\n')};
     for (int rank = 0; rank < static_cast<int>(membership::kFailuresMax); ++rank) {

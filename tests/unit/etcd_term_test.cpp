@@ -73,14 +73,14 @@ struct Begun {
 }  // namespace
 
 TEST_SUITE("a term whose etcd has no room") {
-  TEST_CASE("ends as it begins if its lease has ended before") {
+  TEST_CASE("etcd term: ends at once if its lease has already expired") {
     Begun begun(10s);
     begun.run_until_ended();
     CHECK(begun.term->has_ended());
     CHECK(begun.said.find("no longer hosts the rendezvous") != std::string::npos);
   }
 
-  TEST_CASE("tells nobody of a renewal that is answered after its end") {
+  TEST_CASE("etcd term: a renewal acknowledged after its end is not reported") {
     Begun begun(0s);
     while (begun.etcd.count("/v3/lease/keepalive") == 0 && begun.context.run_one_for(20s) > 0) {
     }
@@ -91,7 +91,7 @@ TEST_SUITE("a term whose etcd has no room") {
     CHECK(begun.term_ends.empty());
   }
 
-  TEST_CASE("ends while its lease is renewed if its record cannot be written") {
+  TEST_CASE("etcd term: ends during its lease if its record cannot be written") {
     Begun begun(0s);
     begun.run_until_ended();
     CHECK(begun.term->has_ended());

@@ -89,13 +89,13 @@ constexpr auto kFailed = membership::RunResult::failed;
 }  // namespace
 
 TEST_SUITE("seal of a value in etcd") {
-  TEST_CASE("it has the bytes of docs/agents_protocol.md, as another program computes them") {
+  TEST_CASE("etcd seal: has the bytes of docs/agents_protocol.md") {
     CHECK(sealed(kKeys.record(), kValue, {kOwn, kOther}) ==
           std::string(kValue) + "\nseal " + kOwn + "," + kOther +
               " 5728a4cc9c8482f0c3f15782347d74bf415fdee654199266df835724287ddcba");
   }
 
-  TEST_CASE("it opens for its key and its secret alone, and not if any byte is another") {
+  TEST_CASE("etcd seal: is valid only for its key and secret and unchanged bytes") {
     const ValueSeal seal(secret_of('s'));
     const std::string value = std::string("\nseal x\n") + '\0' + kValue;
     const auto text = seal.seal(kKeys.record(), value, {kOwn});
@@ -114,7 +114,7 @@ TEST_SUITE("seal of a value in etcd") {
     CHECK_FALSE(seal.open(kKeys.record(), text + "0"));
   }
 
-  TEST_CASE("a value has from one to 16 nonces") {
+  TEST_CASE("etcd seal: a value has 1 to 16 nonces") {
     Lineage lineage;
     const auto opens = [&] {
       const ValueSeal seal(secret_of('s'));
@@ -130,7 +130,7 @@ TEST_SUITE("seal of a value in etcd") {
     CHECK_FALSE(opens());
   }
 
-  TEST_CASE("a coordinator that continues a run keeps its nonces, as many as there may be") {
+  TEST_CASE("etcd seal: a coordinator that continues a run keeps the nonces that fit") {
     const RunSeal own{.lineage = {kOwn}};
     CHECK(own.continuing({}).lineage == Lineage{kOwn});
     CHECK(own.continuing({kOther, kOwn}).lineage == Lineage{kOwn, kOther});
@@ -144,7 +144,7 @@ TEST_SUITE("seal of a value in etcd") {
 }
 
 TEST_SUITE("trust in values from etcd") {
-  TEST_CASE("in an open run values are as they stand") {
+  TEST_CASE("etcd trust: an open run accepts values unchanged") {
     RunTrust trust(nullptr, kKeys, {});
     CHECK_FALSE(trust.seal_of_candidate().seal);
     CHECK(trust.seal_of_candidate()("k", "v") == "v");
@@ -160,7 +160,7 @@ TEST_SUITE("trust in values from etcd") {
           "(--secret_file); use another --rdzv_id, or delete the key if no run uses it");
   }
 
-  TEST_CASE("forged values are ignored, and reported once: of a key's the 1st, 2nd, 4th") {
+  TEST_CASE("etcd trust: forged values are ignored and the 1st and 2nd and 4th are reported") {
     Agent agent;
     agent.join(kOwn);
     const auto forged = [&](Revision modified) {
@@ -190,7 +190,7 @@ TEST_SUITE("trust in values from etcd") {
     CHECK(agent.trust.config_of(answer({at(kKeys.config(), "text")})).empty());
   }
 
-  TEST_CASE("values that belong to another key are ignored") {
+  TEST_CASE("etcd trust: values of another key are ignored") {
     Agent agent;
     auto swapped = outcome(kFailed);
     swapped.key = kKeys.record();
@@ -198,7 +198,7 @@ TEST_SUITE("trust in values from etcd") {
     CHECK_FALSE(agent.reports.empty());
   }
 
-  TEST_CASE("values of an earlier run are ignored once the nonce of this one is known") {
+  TEST_CASE("etcd trust: values of an earlier run are ignored once the nonce is known") {
     Agent agent;
     agent.join(kOwn);
     for (const auto result : {kSucceeded, kFailed}) {
@@ -221,7 +221,7 @@ TEST_SUITE("trust in values from etcd") {
     CHECK(agent.sees({coordinator({kOther})}).holder);
   }
 
-  TEST_CASE("a record that is older than what the coordinator has told is ignored") {
+  TEST_CASE("etcd trust: a record older than the coordinator's messages is ignored") {
     struct Row {
       int round;
       int restarts;
@@ -241,7 +241,7 @@ TEST_SUITE("trust in values from etcd") {
     }
   }
 
-  TEST_CASE("an agent that knows no nonce takes a failure from etcd, and no success") {
+  TEST_CASE("etcd trust: without a nonce an agent accepts failures and no success") {
     Agent agent;
     CHECK(agent.sees({outcome(kFailed)}).outcome->result == kFailed);
     const auto unverified = agent.sees({outcome(kSucceeded)}).outcome;
@@ -258,7 +258,7 @@ TEST_SUITE("trust in values from etcd") {
     CHECK(agent.reports.empty());
   }
 
-  TEST_CASE("a candidate draws a nonce unless a coordinator has told it one") {
+  TEST_CASE("etcd trust: a candidate creates a nonce unless the coordinator sent one") {
     Agent agent;
     agent.sees({record(3, 0, {kOther})});
     const auto first = agent.trust.seal_of_candidate().lineage;
@@ -271,7 +271,7 @@ TEST_SUITE("trust in values from etcd") {
     CHECK(agent.trust.seal_of_candidate().lineage == Lineage{kOwn});
   }
 
-  TEST_CASE("no seal makes a request longer than etcd takes") {
+  TEST_CASE("etcd trust: seals do not exceed etcd's request limit") {
     CHECK(3 * kSealBytesMax <= kFrameBytesMax / 2);
   }
 }

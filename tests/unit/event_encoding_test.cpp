@@ -23,14 +23,14 @@ std::string hex(const std::string& bytes) {
 }  // namespace
 
 TEST_SUITE("TensorBoard's events") {
-  TEST_CASE("the checksum is CRC-32C") {
+  TEST_CASE("TensorBoard events: the checksum is CRC-32C") {
     CHECK(trainer::crc32c("") == 0);
     CHECK(trainer::crc32c("123456789") == 0xe3069283);
     CHECK(trainer::crc32c(std::string(32, '\0')) == 0x8a9136aa);  // RFC 3720, B.4
     CHECK(trainer::crc32c(std::string(32, '\xff')) == 0x62a8ab43);
   }
 
-  TEST_CASE("a record is a length and bytes, each followed by its masked checksum") {
+  TEST_CASE("TensorBoard events: a record has length and bytes with masked checksums") {
     CHECK(hex(trainer::tf_record("abc")) ==
           "0300000000000000"
           "b099490e"
@@ -38,7 +38,7 @@ TEST_SUITE("TensorBoard's events") {
           "6e57f121");
   }
 
-  TEST_CASE("events are encoded as protocol buffers") {
+  TEST_CASE("TensorBoard events: events are encoded as protocol buffers") {
     // Field 1, a double: 09 and its 8 bytes. 1.5 is 3ff8000000000000.
     const std::string time = "09000000000000f83f";
     CHECK(hex(trainer::version_event(1.5)) == time + "1a0d" + hex("brain.Event:2"));
@@ -49,7 +49,7 @@ TEST_SUITE("TensorBoard's events") {
           time + "1003" + "2a0c" + "0a0a" + "0a03" + hex("a/b") + "150000003f");
   }
 
-  TEST_CASE("the table of settings keeps values with pipes, backslashes and newlines in a cell") {
+  TEST_CASE("TensorBoard events: a table cell keeps pipes and backslashes and newlines") {
     CHECK(trainer::settings_table({{"a", "1|2"}, {"b", "c:\\|"}, {"d", "x\ny\x7fz"}}) ==
           "| option | value |\n| --- | --- |\n"
           "| a | 1\\|2 |\n| b | c:\\\\\\| |\n| d | x y z |\n");

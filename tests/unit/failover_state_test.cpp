@@ -44,7 +44,7 @@ Join member_of_round(const Talk& talk, const std::string& name, int round) {
 }  // namespace
 
 TEST_SUITE("succession") {
-  TEST_CASE("the next coordinator goes on with the round, the ranks and the restarts used") {
+  TEST_CASE("failover: the next coordinator keeps round and ranks and used restarts") {
     Talk talk(three_nodes(), left_by_a());
     talk.send(1, member_of_round(talk, "b", 4), 100);
     CHECK(talk.told<RoundFormed>(1).empty());
@@ -58,7 +58,7 @@ TEST_SUITE("succession") {
     CHECK(formed[0].node_rank == 1);
   }
 
-  TEST_CASE("a node that does not come again is waited for until its lease has surely ended") {
+  TEST_CASE("failover: a missing node is waited for until its lease has expired") {
     Talk talk(three_nodes(), left_by_a());
     talk.send(1, member_of_round(talk, "b", 4), 100);
     talk.beat({1}, 2000);
@@ -69,7 +69,7 @@ TEST_SUITE("succession") {
     CHECK(talk.told<RoundFormed>(1).size() == 1);
   }
 
-  TEST_CASE("newcomers alone are no reason to begin before the others' leases have ended") {
+  TEST_CASE("failover: new nodes do not start a round before old leases expire") {
     Talk talk(three_nodes(), left_by_a());
     talk.join(1, "x", 100);
     talk.join(2, "y", 100);
@@ -80,7 +80,7 @@ TEST_SUITE("succession") {
     CHECK(talk.told<RoundFormed>(1).size() == 1);
   }
 
-  TEST_CASE("two nodes of one name are told apart by their agents") {
+  TEST_CASE("failover: agents distinguish two nodes of the same name") {
     RunRecord record{.round = 0, .nodes = {{"n", 1}, {"n", 2}}, .host = {"elsewhere", 9}};
     FailoverState succession(record, Talk::at(1000));
     CHECK(succession.claim("n", 2) == 1);
@@ -93,7 +93,7 @@ TEST_SUITE("succession") {
     CHECK(FailoverState().claim("n", 1) == -1);
   }
 
-  TEST_CASE("an agent that was started anew has its node's rank; the one before is waited for") {
+  TEST_CASE("failover: a restarted agent gets its node's rank after the old lease") {
     RunRecord record{.round = 0, .nodes = {{"a", 1}, {"b", 2}}, .host = {"a", 1}};
     FailoverState succession(record, Talk::at(1000));
     CHECK(succession.claim("b", 7) == 1);
@@ -102,7 +102,7 @@ TEST_SUITE("succession") {
     CHECK_FALSE(succession.not_before(Talk::at(1000)));
   }
 
-  TEST_CASE("the last host is not waited for, but whoever has its name is") {
+  TEST_CASE("failover: the last host is not waited for unless another node has its name") {
     struct Row {
       std::vector<PastNode> nodes;
       bool is_waited_for;
@@ -119,7 +119,7 @@ TEST_SUITE("succession") {
     }
   }
 
-  TEST_CASE("restarts that may still count are handed on by their age") {
+  TEST_CASE("failover: counted restarts are passed on with their age") {
     auto settings = three_nodes();
     settings.restarts.window = 60s;
     RestartHistory history{.restarts = 7, .fast_failures = 1};
@@ -132,8 +132,7 @@ TEST_SUITE("succession") {
     CHECK(later.fast_failures == 1);
   }
 
-  TEST_CASE(
-      "restarts are older by the time in which nobody coordinated, as far as a node knows it") {
+  TEST_CASE("failover: restarts age during a known time without a coordinator") {
     struct Row {
       std::chrono::milliseconds since_round;
       int round;
@@ -163,7 +162,7 @@ TEST_SUITE("succession") {
     }
   }
 
-  TEST_CASE("a node that knows of the round for longer makes a record no younger than it is") {
+  TEST_CASE("failover: a record's age is at least that known to any node") {
     auto record = left_by_a();
     record.since_round = 6s;
     record.restart_ages = {1s};
@@ -179,7 +178,7 @@ TEST_SUITE("succession") {
     CHECK(talk.kept()[0].record.restart_ages == std::vector<std::chrono::milliseconds>{95s});
   }
 
-  TEST_CASE("the longest lease that a node of the round may have is waited for, and handed on") {
+  TEST_CASE("failover: the longest lease of a node is waited for and passed on") {
     struct Row {
       std::chrono::milliseconds own, former, waited;
     };
@@ -201,7 +200,7 @@ TEST_SUITE("succession") {
     }
   }
 
-  TEST_CASE("a join timeout that ends before the former leases is no reason to hurry") {
+  TEST_CASE("failover: a short join timeout does not end the wait for old leases") {
     auto settings = three_nodes();
     settings.join_timeout = 1s;
     Talk talk(settings, left_by_a());
@@ -210,7 +209,7 @@ TEST_SUITE("succession") {
     CHECK(talk.coordination().next_wake() == Talk::at(3000));
   }
 
-  TEST_CASE("a record is kept before a round is told, when a restart is spent, and at the end") {
+  TEST_CASE("failover: the record is stored before rounds and at restarts and the end") {
     Talk talk(three_nodes());
     talk.join(1, "a", 0);
     talk.pass(2000);
@@ -232,7 +231,7 @@ TEST_SUITE("succession") {
     CHECK(talk.index_of<KeepRecord>() < talk.index_of<SendToNode>());
   }
 
-  TEST_CASE("when the host leaves the round ends on all nodes, and no other is formed") {
+  TEST_CASE("failover: a leaving host ends the round on all nodes and forms no other") {
     Talk talk(three_nodes());
     talk.join(1, "a", 0);
     talk.join(2, "b", 0);
@@ -249,7 +248,7 @@ TEST_SUITE("succession") {
     CHECK_FALSE(talk.coordination().next_wake());
   }
 
-  TEST_CASE("a host that leaves while nodes gather has nothing to wait for") {
+  TEST_CASE("failover: a host that leaves before a round has nothing to wait for") {
     Talk talk(three_nodes());
     talk.join(1, "a", 0);
     talk.host_leaves("a leaves", 100);

@@ -55,7 +55,7 @@ class Visited {
 }  // namespace
 
 TEST_SUITE("short stays") {
-  TEST_CASE("after some in a row the next is held back, each time for longer, up to a bound") {
+  TEST_CASE("flapping nodes: repeated short stays are followed by growing limited delays") {
     const std::chrono::milliseconds expected[] = {0s, 0s, 0s, 10s, 20s, 40s, 80s, 160s, 300s, 300s};
     FlappingNodes stays;
     for (const auto time : expected) {
@@ -66,14 +66,14 @@ TEST_SUITE("short stays") {
     CHECK(stays.hold_back("d") == 0s);
   }
 
-  TEST_CASE("a long stay is the end of the row") {
+  TEST_CASE("flapping nodes: a long stay resets the delay") {
     FlappingNodes stays;
     for (int i = 0; i < 5; ++i) stays.note("c", Talk::at(0), Talk::at(0));
     stays.note("c", Talk::at(0), Talk::at(300'000));
     CHECK(stays.count("c") == 0);
   }
 
-  TEST_CASE("of more nodes than are kept those are forgotten that left first") {
+  TEST_CASE("flapping nodes: the earliest entries are dropped beyond the limit") {
     FlappingNodes stays;
     for (int i = 0; i <= static_cast<int>(kStaysKept); ++i) {
       stays.note("n" + std::to_string(i), Talk::at(i), Talk::at(i));
@@ -83,7 +83,7 @@ TEST_SUITE("short stays") {
     CHECK(stays.count("n" + std::to_string(kStaysKept)) == 1);
   }
 
-  TEST_CASE("nodes that a coordinator loses because it was stopped itself are not to blame") {
+  TEST_CASE("flapping nodes: nodes lost by a stopped coordinator are not counted") {
     auto of_short_leases = settings(2, 3);
     of_short_leases.lease = 60s;
     Talk talk(of_short_leases);
@@ -99,7 +99,7 @@ TEST_SUITE("short stays") {
     CHECK(talk.told<StopWorkers>(id - 2).size() == 1);
   }
 
-  TEST_CASE("a node that comes and is lost ends a round, but not again and again") {
+  TEST_CASE("flapping nodes: a flapping node does not end rounds repeatedly") {
     Visited run(2, kFreeShortStays);
     run.come();  // once more without consequence
     CHECK(run.talk.told<StopWorkers>(1).size() == 1);
@@ -123,7 +123,7 @@ TEST_SUITE("short stays") {
     CHECK(run.talk.coordination().round() == round + 1);
   }
 
-  TEST_CASE("when it has been held back for long enough it comes in") {
+  TEST_CASE("flapping nodes: a delayed node joins after its delay") {
     Visited run(2, kFreeShortStays + 1);
     run.come();
     run.talk.pass(run.now + 9999);
@@ -137,7 +137,7 @@ TEST_SUITE("short stays") {
     CHECK(run.talk.told<RoundFormed>(run.visitor).size() == 1);
   }
 
-  TEST_CASE("a node without which the others are too few is never held back") {
+  TEST_CASE("flapping nodes: a required node is never delayed") {
     Talk talk(settings(2, 2));
     talk.join(1, "a", 0);
     for (int i = 0; i < 10; ++i) {

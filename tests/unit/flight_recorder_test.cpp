@@ -42,7 +42,7 @@ std::optional<FlightRecorder> begin(const ControlPage& page, const FlightGroup& 
 }  // namespace
 
 TEST_SUITE("flight recorder") {
-  TEST_CASE("calls are read as they were made, with their words, states and ages") {
+  TEST_CASE("flight recorder: calls are read with their text and states and ages") {
     const auto page = ControlPage::create(2);
     auto recorder = begin(page, {.name = "pair", .rank = 1, .size = 2, .members = {3, 5}}, 1);
     REQUIRE(recorder);
@@ -84,7 +84,7 @@ TEST_SUITE("flight recorder") {
     CHECK(group.flights[2] == Flight{.number = 1, .call = "barrier()", .entered_ago = 3s});
   }
 
-  TEST_CASE("a call that ends when it is not remembered any more changes no other one") {
+  TEST_CASE("flight recorder: the end of an overwritten call changes no other call") {
     const auto page = ControlPage::create(1);
     auto recorder = begin(page, {.name = "long"});
     const auto first = recorder->enter(all_reduce(1), Clock::now());
@@ -95,7 +95,7 @@ TEST_SUITE("flight recorder") {
       CHECK(flight.state == FlightState::entered);
   }
 
-  TEST_CASE("the last 256 calls of a group are kept") {
+  TEST_CASE("flight recorder: the last 256 calls of a group are kept") {
     const auto page = ControlPage::create(1);
     auto recorder = begin(page, {.name = "long"});
     for (std::uint64_t i = 0; i < kFlightsMax + 10; ++i) {
@@ -108,7 +108,7 @@ TEST_SUITE("flight recorder") {
     CHECK(group.flights.back().number == kFlightsMax + 9);
   }
 
-  TEST_CASE("a group is not read of before it has been described") {
+  TEST_CASE("flight recorder: a group is visible once it is described") {
     const auto page = ControlPage::create(1);
     FlightLog& first = FlightArea::of(page, 0).logs[0];
     REQUIRE(first.take(FlightLog::free));
@@ -119,7 +119,7 @@ TEST_SUITE("flight recorder") {
     CHECK(worker.groups[0].name == "second");
   }
 
-  TEST_CASE("a killed worker's record can still be read") {
+  TEST_CASE("flight recorder: a killed worker's record can be read") {
     const auto page = ControlPage::create(1);
     const pid_t pid = ::fork();
     if (pid == 0) {
@@ -133,7 +133,7 @@ TEST_SUITE("flight recorder") {
     CHECK(group.flights[0].state == FlightState::entered);
   }
 
-  TEST_CASE("a group beyond the bound is counted and not recorded, until another has ended") {
+  TEST_CASE("flight recorder: a group over the limit is counted and recorded after another ends") {
     const auto page = ControlPage::create(1);
     std::vector<std::optional<FlightRecorder>> recorders;
     for (std::size_t i = 0; i < kFlightGroupsMax; ++i)
@@ -153,7 +153,7 @@ TEST_SUITE("flight recorder") {
     }
   }
 
-  TEST_CASE("of groups of one name the last is told of") {
+  TEST_CASE("flight recorder: the last group of a name is reported") {
     const auto page = ControlPage::create(1);
     for (const int calls : {1, 2, 0}) {
       auto recorder = begin(page, {.name = "again"});
@@ -164,7 +164,7 @@ TEST_SUITE("flight recorder") {
     CHECK(groups[0].entered == 0);
   }
 
-  TEST_CASE("names and lists of members are cut at their bounds") {
+  TEST_CASE("flight recorder: names and member lists are cut at their limits") {
     const auto page = ControlPage::create(1);
     const auto recorder = begin(page, {.name = std::string(200, 'n'),
                                        .size = 300,
@@ -204,7 +204,7 @@ TEST_SUITE("flight recorder") {
     }
   }
 
-  TEST_CASE("times and texts that no recorder would write are brought within bounds") {
+  TEST_CASE("flight recorder: invalid times and texts are limited to valid ranges") {
     constexpr auto kFirst = std::numeric_limits<std::int64_t>::min();
     constexpr auto kLast = std::numeric_limits<std::int64_t>::max();
     const auto page = ControlPage::create(1);
@@ -228,7 +228,7 @@ TEST_SUITE("flight recorder") {
     }
   }
 
-  TEST_CASE("what is read while it is written belongs together") {
+  TEST_CASE("flight recorder: concurrent reads are consistent") {
     const auto page = ControlPage::create(1);
     auto recorder = begin(page, {.name = "busy"});
     std::atomic<bool> is_over = false;

@@ -16,7 +16,7 @@ using control::FlightState;
 using control::GroupState;
 
 TEST_SUITE("flights file") {
-  TEST_CASE("it has each group with its calls, which began and ended so long before its time") {
+  TEST_CASE("flights file: has each group with calls and relative times") {
     const RankFlights rank{
         2,
         {.groups = {{.name = "default",
@@ -55,14 +55,14 @@ TEST_SUITE("flights file") {
           "\n");
   }
 
-  TEST_CASE("without groups, or with names that are not UTF-8, it is JSON all the same") {
+  TEST_CASE("flights file: is valid JSON without groups or with names that are not UTF-8") {
     const auto empty = nlohmann::json::parse(flights_document({0, {}}, 0, {}));
     CHECK(empty.at("groups").empty());
     const RankFlights rank{0, {.groups = {{.name = "a\xff\"b"}}}};
     CHECK(nlohmann::json::parse(flights_document(rank, 0, {})).at("groups").size() == 1);
   }
 
-  TEST_CASE("it replaces what was there, and says why it cannot be written") {
+  TEST_CASE("flights file: replaces an existing file and reports write errors") {
     const test::TemporaryFolder folder;
     const auto file = folder.path() / "flights.json";
     CHECK(write_flights(file, "longer").empty());

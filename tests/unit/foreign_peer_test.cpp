@@ -28,7 +28,7 @@ std::string problem_with(const ddprun::security::Secret* secret, std::string_vie
 }  // namespace
 
 TEST_SUITE("foreign peer") {
-  TEST_CASE("a server of another protocol is named, in runs with a secret and without") {
+  TEST_CASE("foreign peer: a server of another protocol is named with and without a secret") {
     const struct {
       std::string_view bytes;
       const char* problem;
@@ -52,7 +52,7 @@ TEST_SUITE("foreign peer") {
           "expects TLS, which ddprun does not use here");
   }
 
-  TEST_CASE("a torchrun is recognised by the keys that only its agents use") {
+  TEST_CASE("foreign peer: a torchrun is recognised by the keys of its agents") {
     using namespace ddprun::wire;
     CHECK(is_of_torchrun(CompareSet{"/torch.rendezvous.none", "", "Y2FuaW1hZGFt"}));
     CHECK(is_of_torchrun(Set{"/none/torchelastic/role_info1", "{}"}));
@@ -63,7 +63,7 @@ TEST_SUITE("foreign peer") {
     CHECK_FALSE(is_of_torchrun(Add{"/init/", 1}));
   }
 
-  TEST_CASE("a client of PyTorch's store begins with a code or a greeting of its protocol") {
+  TEST_CASE("foreign peer: a PyTorch store client is recognised by its first bytes") {
     std::string modern, legacy;
     ddprun::wire::append_validate(modern);
     ddprun::wire::append_request(legacy, ddprun::wire::CompareSet{"/key", "", ""},
@@ -78,7 +78,7 @@ TEST_SUITE("foreign peer") {
     }
   }
 
-  TEST_CASE("bytes of an unknown protocol are not named") {
+  TEST_CASE("foreign peer: bytes of an unknown protocol are not named") {
     CHECK(describe_foreign("").empty());
     CHECK(describe_foreign("HTT").empty());
     CHECK(describe_foreign("HTTX/").empty());
