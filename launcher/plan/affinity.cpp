@@ -14,12 +14,13 @@ namespace ddprun {
 
 namespace {
 
-// More would make the line unreadable; --dry_run shows all.
+// Limits the length of the line; --dry_run shows all.
 constexpr std::size_t kDescribedMax = 32;
 
 using Cores = std::vector<std::vector<int>>;
 
-/// The physical cores with their CPUs, ordered so that neighbours share as much as possible.
+/// Returns the physical cores with their CPUs, ordered so that neighbours share as many caches as
+/// possible.
 Cores cores_where(const Topology& topology, const std::set<int>& nodes) {
   std::map<std::array<int, 3>, std::vector<int>> cores;
   for (const auto& cpu : topology.cpus) {
@@ -37,7 +38,8 @@ std::set<int> nodes_of(const Topology& topology) {
   return nodes;
 }
 
-/// The NUMA nodes of the workers' GPUs, if that of each is known and has CPUs for us.
+/// Returns the NUMA nodes of the workers' GPUs if each is known and has CPUs that this process may
+/// use.
 std::optional<std::vector<int>> gpu_nodes(const Topology& topology, std::size_t workers) {
   const auto nodes = nodes_of(topology);
   const auto& gpus = topology.gpu_nodes;
@@ -48,8 +50,8 @@ std::optional<std::vector<int>> gpu_nodes(const Topology& topology, std::size_t 
   return first;
 }
 
-/// A node for each worker, in proportion to the nodes' cores: the workers stand at equal distances
-/// along the row of all cores.
+/// Returns a node for each worker, in proportion to the nodes' numbers of cores: the workers are at
+/// equal distances in the sequence of all cores.
 std::vector<int> spread(const Topology& topology, std::size_t workers) {
   std::vector<int> node_of_core;
   for (const int node : nodes_of(topology)) {
@@ -62,7 +64,7 @@ std::vector<int> spread(const Topology& topology, std::size_t workers) {
   return placed;
 }
 
-/// The node of each worker.
+/// Returns the node of each worker.
 std::vector<int> place(const Topology& topology, std::size_t workers) {
   if (auto nodes = gpu_nodes(topology, workers)) return *nodes;
   return spread(topology, workers);
@@ -83,7 +85,7 @@ int socket_of(const Topology& topology, int node) {
   return found->socket;
 }
 
-/// The CPUs of the node's `turn`-th last-level cache, counted round and round.
+/// Returns the CPUs of the node's last-level cache with index `turn` modulo the number of caches.
 std::vector<int> cache_of(const Topology& topology, int node, std::size_t turn) {
   std::map<int, std::vector<int>> caches;
   for (const auto& cpu : topology.cpus) {
@@ -94,10 +96,10 @@ std::vector<int> cache_of(const Topology& topology, int node, std::size_t turn) 
   return cache->second;
 }
 
-/// For the bindings that give all workers of a node the same kind of thing.
+/// Implements the bindings to a whole node, socket or cache.
 CpuMap bind_to_parts(const Topology& topology, Affinity::Kind kind, std::size_t workers) {
   CpuMap map;
-  std::map<int, std::size_t> seen;  // workers of each node so far
+  std::map<int, std::size_t> seen;  // workers per node so far
   for (const int node : place(topology, workers)) {
     if (kind == Affinity::Kind::node) {
       map.push_back(cpus_where(topology, [&](const CpuFacts& cpu) { return cpu.node == node; }));
@@ -112,8 +114,9 @@ CpuMap bind_to_parts(const Topology& topology, Affinity::Kind kind, std::size_t 
   return map;
 }
 
-/// The `index`-th of `sharers` shares of whole cores; the first shares are larger by one core where
-/// they do not divide evenly. With fewer cores than sharers each gets one that others get, too.
+/// Returns share `index` of `sharers` shares of whole cores; if the division has a remainder, the
+/// first shares are larger by one core. With fewer cores than sharers, several sharers get the same
+/// core.
 std::vector<int> share_of(const Cores& cores, std::size_t index, std::size_t sharers) {
   if (cores.size() < sharers) return cores[index * cores.size() / sharers];
   const auto least = cores.size() / sharers;
@@ -126,8 +129,8 @@ std::vector<int> share_of(const Cores& cores, std::size_t index, std::size_t sha
   return cpus;
 }
 
-/// The nodes whose cores the workers of each placed node divide: with GPUs that node alone;
-/// otherwise those up to the next placed one, too, so that none lies idle.
+/// Returns the nodes whose cores are divided between the workers of each placed node: with GPUs,
+/// that node only; otherwise also the following nodes without workers, so that none is idle.
 std::map<int, std::set<int>> divided_nodes(const Topology& topology, const std::set<int>& placed,
                                            bool is_by_gpu) {
   std::map<int, std::set<int>> divided;
@@ -207,7 +210,7 @@ std::vector<int> cores_of_each(const Topology& topology, const CpuMap& map) {
   for (const auto& own : cores) {
     double sum = 0;
     for (const int core : own) sum += 1.0 / owners[core];
-    // Thirds add up to a little less than one.
+    // Three times a third is slightly less than one.
     counts.push_back(std::max(static_cast<int>(sum + 1e-6), 1));
   }
   return counts;
@@ -231,7 +234,7 @@ std::string describe_map(const Topology& topology, const CpuMap& map) {
     auto part = next > i + 1 ? "ranks " + std::to_string(i) + "-" + std::to_string(next - 1)
                              : "rank " + std::to_string(i);
     part += ": " + format_cpu_list(map[i]);
-    // Said once for neighbours on the same node.
+    // Added once for neighbours on the same node.
     const bool is_last_of_node = next == map.size() || common_node(topology, map[next]) != node ||
                                  parts.size() + 1 == kDescribedMax;
     if (has_several_nodes && node >= 0 && is_last_of_node) {

@@ -11,17 +11,17 @@
 
 namespace ddprun {
 
-/// The CPUs of each worker, by local rank; no CPUs: any.
+/// CPUs of each worker, by local rank; empty: any.
 using CpuMap = std::vector<std::vector<int>>;
 
-/// The CPUs of each of `workers` workers, or why the machine does not allow the binding. Worker n
-/// goes to the node of GPU n if that is known for all workers; otherwise the workers are spread
-/// over the nodes in contiguous groups.
+/// Returns the CPUs of each of `workers` workers, or why the machine does not allow the binding.
+/// Worker n is placed on the NUMA node of GPU n if that is known for all workers; otherwise the
+/// workers are distributed over the nodes in contiguous groups.
 std::variant<CpuMap, std::string> bind_workers(const Topology& topology, const Affinity& affinity,
                                                int workers);
 
-/// Returns the number of physical cores of each worker, at least one. A core of several workers is
-/// divided between them.
+/// Returns the number of physical cores of each worker, at least one. A core that several workers
+/// share is divided between them.
 std::vector<int> cores_of_each(const Topology& topology, const CpuMap& map);
 
 /// Returns the NUMA node of all these CPUs; -1 if they are on several.

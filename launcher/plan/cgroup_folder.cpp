@@ -17,8 +17,8 @@ bool has_part(const std::string& list, std::string_view part) {
   return std::find(parts.begin(), parts.end(), part) != parts.end();
 }
 
-/// The path of this process' cgroup, without its first slash, from a line "ID:CONTROLLERS:/PATH".
-/// No controller: the unified hierarchy.
+/// Returns the path of this process' cgroup, without its first slash, from a line
+/// "ID:CONTROLLERS:/PATH". An empty controller selects the unified hierarchy.
 std::optional<std::string> path_in(std::string_view cgroup_text, std::string_view controller) {
   std::istringstream lines{std::string(cgroup_text)};
   for (std::string line; std::getline(lines, line);) {
@@ -52,7 +52,7 @@ std::optional<CgroupFolder> own_cgroup(std::string_view cgroup_text, std::string
                                        std::string_view controller) {
   const auto path = path_in(cgroup_text, controller);
   const auto mount = mount_in(mounts_text, controller);
-  // A path that leads outside the mount belongs to another cgroup name space.
+  // A path outside the mount belongs to another cgroup namespace.
   if (!path || !mount || path->rfind("..", 0) == 0) return std::nullopt;
   return CgroupFolder{.mount = *mount, .folder = path->empty() ? *mount : *mount / *path};
 }

@@ -1,4 +1,4 @@
-// Finds the folders of this process' cgroups. Any thread.
+// Finds the cgroups of this process. Thread-safe.
 #pragma once
 
 #include <filesystem>
@@ -9,23 +9,24 @@
 
 namespace ddprun {
 
-/// One hierarchy of cgroups.
+/// A cgroup in one hierarchy.
 struct CgroupFolder {
   std::filesystem::path mount;   ///< of the hierarchy
-  std::filesystem::path folder;  ///< of this process' cgroup, the mount itself or below it
+  std::filesystem::path folder;  ///< of this process' cgroup: the mount or a folder below it
 };
 
-/// This process' cgroup from the texts of /proc/self/cgroup and /proc/self/mounts: in the hierarchy
-/// (version 1) with `controller`, e.g. "memory", or in the unified one (version 2) if it is empty.
-/// Nothing if there is no such hierarchy.
+/// Returns this process' cgroup, from the texts of /proc/self/cgroup and /proc/self/mounts: in the
+/// version 1 hierarchy with `controller`, such as "memory"; if `controller` is empty, in the
+/// unified hierarchy (version 2). Returns nullopt if there is no such hierarchy.
 std::optional<CgroupFolder> own_cgroup(std::string_view cgroup_text, std::string_view mounts_text,
                                        std::string_view controller = {});
 
-/// The unified one and that with `controller`, as far as there are any; `root` stands for "/".
+/// Returns the cgroups in the unified hierarchy and in that with `controller`, if they exist;
+/// `root` replaces "/".
 std::vector<CgroupFolder> own_cgroups(const std::filesystem::path& root,
                                       std::string_view controller);
 
-/// The whole text of a small file; empty if it cannot be read.
+/// Returns the whole text of a small file; empty if it cannot be read.
 std::string read_text(const std::filesystem::path& file);
 
 }  // namespace ddprun

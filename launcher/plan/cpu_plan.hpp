@@ -12,7 +12,7 @@
 namespace ddprun {
 
 struct CpuPlan {
-  CpuMap cpus;                     ///< by local rank; no CPUs: any
+  CpuMap cpus;                     ///< by local rank; empty: any
   std::vector<int> memory_nodes;   ///< NUMA node of each worker's CPUs; -1: several, or not bound
   std::vector<int> thread_shares;  ///< recommended numbers of threads, by local rank
   std::vector<std::string> notes;
@@ -24,7 +24,7 @@ struct CpuPlan {
 /// its cgroup has a quota, rounded down because a throttled worker delays all others. 0: unknown.
 int usable_cpus(const HostFacts& facts);
 
-/// `gpus` are the visible ones. A problem names its option.
+/// `gpus`: the visible ones. A problem begins with the name of its option.
 std::variant<CpuPlan, std::string> plan_cpus(const LaunchOptions& options, const HostFacts& facts,
                                              const std::vector<std::string>& gpus, int workers);
 

@@ -10,7 +10,7 @@ namespace ddprun {
 
 namespace {
 
-/// Nothing if it hangs on the machine.
+/// Returns nullopt if the number depends on the machine.
 std::optional<int> number_of(const NamedNode& node) {
   const auto number = parse_integer(node.nproc_per_node, 1, kLocalWorkersMax);
   const auto* parsed = std::get_if<int>(&number);
@@ -26,7 +26,7 @@ std::string ranks_text(int first, int count) {
   return "ranks " + std::to_string(first) + "-" + std::to_string(first + count - 1);
 }
 
-/// The named nodes, this one with the number of workers that it was found to have.
+/// Returns the named nodes, with this node's number of workers resolved.
 std::vector<NamedNode> resolved_nodes(const LaunchPlan& plan) {
   const auto& config = plan.options.from_config;
   auto nodes = config.nodes;

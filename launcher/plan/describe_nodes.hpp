@@ -19,11 +19,11 @@ struct ExpectedPlace {
   bool operator==(const ExpectedPlace&) const = default;
 };
 
-/// Returns nothing unless a configuration file names exactly the nodes of the run with their
+/// Returns nullopt unless a configuration file lists exactly the nodes of the run with their
 /// numbers of workers.
 std::optional<ExpectedPlace> expected_place(const LaunchPlan& plan);
 
-/// "node1 (10.0.0.1), 2 workers" for each.
+/// Returns "node1 (10.0.0.1), 2 workers" for each node.
 std::vector<std::string> describe_named_nodes(const std::vector<NamedNode>& nodes);
 
 /// Returns a summary line and a line for each known node, each with a newline. The plan must have

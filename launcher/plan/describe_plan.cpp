@@ -25,12 +25,12 @@ std::string seconds_text(std::chrono::milliseconds duration) {
 
 using Variables = std::map<std::string, std::string>;
 
-/// The worker's folder in the first attempt, if there is a log folder.
+/// Returns the worker's folder in the first attempt, if there is a log folder.
 std::filesystem::path first_folder(const LaunchPlan& plan, const WorkerPlan& worker) {
   return worker_folder(run_folder(*plan.log_dir, plan), 0, worker.local_rank);
 }
 
-/// Of the workers' store; 0: chosen at the start.
+/// Returns the port of the workers' store; 0: chosen at the start.
 std::uint16_t store_port(const LaunchPlan& plan) {
   const bool is_apart = plan.nodes && !plan.options.secret_file.empty();
   return is_apart ? plan.nodes->settings.store_port : plan.store_port;
@@ -40,7 +40,7 @@ bool is_known_later(const std::string& value) {
   return value == kKnownAtStart || value == kKnownAtMeeting;
 }
 
-/// What only the nodes together decide.
+/// Replaces values that the rendezvous determines.
 void hide_what_is_agreed(const LaunchPlan& plan, Variables& variables) {
   const auto hide = [&](std::initializer_list<const char*> names) {
     for (const auto* name : names) variables[name] = kKnownAtMeeting;
@@ -50,7 +50,7 @@ void hide_what_is_agreed(const LaunchPlan& plan, Variables& variables) {
   if (plan.nodes->etcd) hide({"MASTER_ADDR", "MASTER_PORT"});
 }
 
-/// The worker's variables in the first attempt.
+/// Returns the worker's variables in the first attempt.
 Variables variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
   const int workers = static_cast<int>(plan.workers.size());
   WorkerEnv env;
@@ -80,7 +80,7 @@ Variables variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
   return variables;
 }
 
-/// Those that have the same value in every worker.
+/// Returns the variables that have the same value in all workers.
 Variables common_to(const std::vector<Variables>& workers) {
   Variables common = workers.front();
   for (const auto& variables : workers) {
@@ -119,7 +119,7 @@ std::string place_text(const LaunchPlan& plan, const WorkerPlan& worker) {
   return "node " + std::to_string(node) + ", rank " + std::to_string(rank + worker.local_rank);
 }
 
-/// `own` are the variables that not every worker has with the same value.
+/// `own`: variables that differ between workers.
 std::string worker_text(const LaunchPlan& plan, const WorkerPlan& worker, const Variables& own) {
   std::vector<std::string> command;
   for (const auto& word : worker.arguments) command.push_back(shell_quoted(word));
@@ -175,7 +175,7 @@ std::string describe_plan(const LaunchPlan& plan) {
   text += warnings_text(plan);
   std::vector<Variables> variables;
   for (const auto& worker : plan.workers) variables.push_back(variables_of(plan, worker));
-  // A single worker shares nothing with others.
+  // With a single worker, all variables are its own.
   const auto common = workers > 1 ? common_to(variables) : Variables{};
   if (!common.empty()) text += "environment of every worker:\n" + variables_text(common);
   for (std::size_t i = 0; i < workers; ++i) {

@@ -1,4 +1,4 @@
-// A plan as text, for --dry_run. Pure.
+// Formats a plan as text, for --dry_run. Pure.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -15,7 +15,8 @@ std::string describe_plan(const LaunchPlan& plan);
 /// Returns a line each for this node, the command of its workers and each warning.
 std::string summarize_plan(const LaunchPlan& plan);
 
-/// `word` as a shell reads it back: unchanged if it is harmless, else in single quotes.
+/// Quotes `word` for a shell: unchanged if it has no special characters, otherwise in single
+/// quotes.
 std::string shell_quoted(std::string_view word);
 
 }  // namespace ddprun

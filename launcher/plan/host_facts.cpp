@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Linux' own limit (CONFIG_NR_CPUS).
+// Linux' limit (CONFIG_NR_CPUS).
 constexpr int kCpusMax = 8192;
 
 std::vector<int> allowed_cpus() {
@@ -90,7 +90,7 @@ fs::path current_folder() {
   return folder;
 }
 
-/// From the name that was given to execve: a shell that found ddprun in PATH gives the whole path.
+/// Uses the name passed to execve: a shell that found ddprun in PATH passes the whole path.
 fs::path called_in(const fs::path& working_directory) {
   const auto* name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
   if (name == nullptr) return {};

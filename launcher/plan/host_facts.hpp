@@ -1,5 +1,5 @@
-// Facts of this machine and process that a plan depends on. They are gathered once, so that
-// planning is pure and can be tested for other machines.
+// Facts of this machine and process that a plan depends on. Gathered once, so that planning is pure
+// and can be tested for other machines.
 #pragma once
 
 #include "launcher/plan/installed_pytorch.hpp"

@@ -18,16 +18,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// PyTorch's text where its libuv store was left out at compile time. The function that tells, and
-// all others of that store, are not exported.
+// A message that PyTorch contains if it was compiled without its libuv store. The functions of that
+// store are not exported.
 constexpr std::string_view kNoLibuv = "LibUV TCPStore implementation missing";
 
 constexpr std::size_t kSectionsMax = 4096;
 constexpr std::size_t kTextMax = 65536;                          // bytes of a text file
 constexpr std::uint64_t kConstantsMax = std::uint64_t{1} << 28;  // bytes of all such sections
 
-/// Returns the lines of a text file's beginning; none if it cannot be read. A file that is not
-/// regular is not opened, as that may block.
+/// Returns the lines at the beginning of a text file; none if it cannot be read. Files that are not
+/// regular are not opened, as that may block.
 std::vector<std::string> read_lines(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return {};
@@ -46,7 +46,7 @@ bool has_line(const fs::path& file, std::string_view wanted) {
   });
 }
 
-/// In the order in which Python searches them.
+/// Returns the folders in Python's search order.
 std::vector<fs::path> package_folders(const fs::path& interpreter,
                                       const EnvironmentLookup& environment) {
   std::error_code error;
@@ -84,7 +84,7 @@ std::string read_version(const fs::path& torch) {
   return {};
 }
 
-/// The first two numbers of "2.6.0+debian"; nothing if they are not there.
+/// Returns the first two numbers of "2.6.0+debian"; nullopt if they are missing.
 std::optional<std::pair<int, int>> major_and_minor(std::string_view version) {
   int major = 0, minor = 0;
   const auto* end = version.data() + version.size();
@@ -101,7 +101,7 @@ bool asks_for_libuv(std::string_view version) {
 bool contains(std::ifstream& in, std::uint64_t begin, std::uint64_t bytes, std::string_view text) {
   std::string part(std::size_t{1} << 20, '\0');
   in.seekg(static_cast<std::streamoff>(begin));
-  std::size_t kept = 0;  // the end of the part before, which may hold the text's beginning
+  std::size_t kept = 0;  // end of the previous part, which may contain the beginning of the text
   while (bytes > 0) {
     const auto wanted = std::min<std::uint64_t>(bytes, part.size() - kept);
     if (!in.read(part.data() + kept, static_cast<std::streamsize>(wanted))) return false;
@@ -114,7 +114,7 @@ bool contains(std::ifstream& in, std::uint64_t begin, std::uint64_t bytes, std::
   return false;
 }
 
-/// Whether a 64-bit ELF file has the text among its constants.
+/// Returns true if the constants of a 64-bit ELF file contain the text.
 bool has_constant(const fs::path& file, std::string_view text) {
   std::ifstream in(file, std::ios::binary);
   Elf64_Ehdr header{};

@@ -1,4 +1,4 @@
-// What to launch on this node: the options, and what follows from them and from the facts of the
+// The launch on this node: the options, and what is derived from them and from the facts of the
 // host. Complete and validated. Plain data, made once by make_plan() and not changed afterwards.
 #pragma once
 
@@ -16,10 +16,10 @@
 
 namespace ddprun {
 
-/// Where a worker's stream goes. Without a log folder there are no files: `file` is nowhere and
-/// `tee` is the console.
+/// Destination of a worker's stream. Without a log folder there are no files: `file` discards the
+/// output, and `tee` is the console.
 enum class StreamTarget {
-  console,  ///< the launcher's own stream, with the prefix
+  console,  ///< the launcher's stream, with the prefix
   file,     ///< the log folder only
   tee,      ///< both
 };

@@ -1,5 +1,5 @@
-// The prefix of one stream of one worker: a template with everything filled in but the time, which
-// differs from line to line. Pure functions and plain data.
+// The prefix of one stream of one worker: a template in which all fields but the time are filled
+// in. Pure functions and plain data.
 #pragma once
 
 #include "launcher/cli/prefix_template.hpp"
@@ -13,11 +13,11 @@ namespace ddprun {
 
 struct LinePrefix {
   LinePrefix() = default;
-  // Most prefixes are text.
+  // Implicit, since most prefixes are text.
   LinePrefix(std::string text) : parts{std::move(text)} {}  // NOLINT(google-explicit-constructor)
   LinePrefix(const char* text) : parts{text} {}             // NOLINT(google-explicit-constructor)
 
-  /// The text, cut where the time a line began is to stand. At least one part.
+  /// The text, split at the positions of the time at which a line began. At least one part.
   std::vector<std::string> parts{""};
 
   bool operator==(const LinePrefix&) const = default;
@@ -33,7 +33,7 @@ struct PrefixValues {
   std::string_view stream;
 };
 
-/// What it takes of a terminal's row, if no letter takes two columns.
+/// Returns the columns of a terminal that the prefix takes, if no character takes two.
 int columns_of(const LinePrefix& prefix);
 
 LinePrefix fill_in(const PrefixTemplate& prefix, const PrefixValues& values);

@@ -14,7 +14,7 @@ std::filesystem::path worker_folder(const std::filesystem::path& run_folder, int
 }
 
 std::string run_folder_name(const std::string& run_id, const std::string& random) {
-  // File names end at 255 bytes; this leaves room for the random part.
+  // File names have at most 255 bytes; this leaves room for the random part.
   constexpr std::size_t kRunIdBytesMax = 200;
   std::string name = run_id.substr(0, kRunIdBytesMax);
   std::replace_if(

@@ -15,7 +15,7 @@ bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
 
-/// Bytes of the macro at the start of `text` (which begins with '$'), or 0.
+/// Returns the number of bytes of the macro at the start of `text` (which begins with '$'), or 0.
 std::size_t macro_bytes(std::string_view text) {
   const auto name = text.substr(1);
   if (starts_with(name, "{local_rank}")) return 1 + kName.size() + 2;

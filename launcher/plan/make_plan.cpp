@@ -156,7 +156,7 @@ class Planner {
     } else if (writes(options_.redirects) || writes(options_.tee)) {
       plan_.log_dir = facts_.temporary_directory / ("ddprun_" + facts_.random_name);
       plan_.is_log_dir_temporary = true;
-      // Notes are not shown, and the folder could not be found otherwise.
+      // Notes are not shown, and the random name of the folder is needed to find it.
       if (options_.is_quiet) plan_.warnings.push_back("logs are in " + plan_.log_dir->string());
     }
   }
@@ -279,7 +279,7 @@ class Planner {
         "OMP_NUM_THREADS is set to 1 for each worker; --omp_num_threads changes that");
   }
 
-  /// Only launchers have these options.
+  /// Training programs do not have these options.
   void note_misplaced_options() {
     for (const auto& argument : options_.program_arguments) {
       const auto name = argument.substr(0, argument.find('='));
@@ -288,7 +288,7 @@ class Planner {
     }
   }
 
-  /// Empty: as inherited.
+  /// Returns an empty text if the variable is inherited.
   std::string threads_of(std::size_t local_rank) const {
     if (options_.omp_num_threads == "auto") return std::to_string(cpus_.thread_shares[local_rank]);
     return is_one_thread_by_default() ? "1" : options_.omp_num_threads;

@@ -12,12 +12,12 @@
 namespace ddprun {
 
 /// Appends the reasons why the run is impossible to `problems`, which must be empty. If there are
-/// any, the plan has no workers and is good for check_start() only.
+/// any, the plan has no workers and is only valid for check_start().
 LaunchPlan make_plan(const LaunchOptions& options, const HostFacts& facts,
                      std::vector<std::string>& problems);
 
-/// Returns the problems that the options have on any machine, with the texts of make_plan(). For
-/// other nodes, of whose environment only a part is known.
+/// Returns the problems of the options that do not depend on the machine, with the texts of
+/// make_plan(). Used for other nodes, whose environment is only partly known.
 std::vector<std::string> problems_anywhere(const LaunchOptions& options,
                                            const EnvironmentLookup& environment);
 

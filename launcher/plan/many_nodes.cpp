@@ -50,7 +50,7 @@ class NodesPlanner {
     plan_.settings.nodes_max = options_.nnodes.max;
     plan_.settings.expected_nodes = options_.from_config.names_in_run;
     plan_.settings.restarts = restart_settings(options_);
-    // Stacks are recorded within this time.
+    // Includes the time for recording stacks.
     plan_.settings.shutdown_timeout =
         options_.shutdown_timeout + (options_.stacks == StacksWhen::never
                                          ? std::chrono::milliseconds(0)
@@ -62,7 +62,7 @@ class NodesPlanner {
     conf_etcd_ = conf.etcd;
     if (options_.standalone) {
       problem("--standalone contradicts --nnodes=" + range_text(options_.nnodes));
-      return std::move(plan_);  // what else may be missing is then not meant
+      return std::move(plan_);  // other missing options would be consequences
     }
     choose_backend();
     check_keys_of_etcd();

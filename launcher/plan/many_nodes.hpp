@@ -10,16 +10,15 @@
 
 namespace ddprun {
 
-/// --nnodes allows more than one node.
+/// Returns true if --nnodes allows more than one node.
 bool has_many_nodes(const LaunchOptions& options);
 
-/// Appends to `problems` what cannot be done, and to `warnings` what is dangerous. `host_name` is
-/// this machine's.
+/// Appends errors to `problems` and risks to `warnings`. `host_name` is this machine's.
 NodesPlan plan_nodes(const LaunchOptions& options, const RdzvConf& conf,
                      const std::string& host_name, std::vector<std::string>& problems,
                      std::vector<std::string>& warnings);
 
-/// The run's name, which all nodes must agree on.
+/// Returns the run's name, on which all nodes must agree.
 std::string run_id_of_nodes(const LaunchOptions& options);
 
 }  // namespace ddprun

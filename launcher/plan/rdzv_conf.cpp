@@ -17,19 +17,19 @@ constexpr int kNodeRankMax = 1'000'000;
 constexpr int kPortMax = 65'535;
 constexpr int kKeepAlivesMax = 1000;
 
-/// More often nobody can read.
+/// Shorter intervals are too fast for readers.
 constexpr milliseconds kNoticeMin(200);
 
-/// A shorter one ends before a node of the same machine has joined.
+/// A shorter timeout ends before nodes on the same machine have joined.
 constexpr milliseconds kJoinTimeoutMin(100);
 
-/// A round begins that much later when two nodes cannot reach each other.
+/// Maximum delay of a round if two nodes cannot reach each other.
 constexpr milliseconds kProbeTimeoutMax(60'000);
 
-/// A shorter one ends whenever a machine is busy for a moment.
+/// A shorter lease expires whenever a machine is briefly busy.
 constexpr milliseconds kLeaseMin(200);
 
-/// As torchrun reads them.
+/// Accepts the same words as torchrun.
 Parsed<bool> parse_truth(const std::string& text) {
   const auto word = to_lower(text);
   for (const char* yes : {"1", "true", "t", "yes", "y"}) {
@@ -48,7 +48,7 @@ class Reader {
 
   RdzvConf read() {
     auto& times = conf_.settings;
-    // torchrun's two backends have one name each for the same thing.
+    // torchrun's two backends use different names for the same value.
     seconds("timeout", times.join_timeout, kJoinTimeoutMin);
     seconds("join_timeout", times.join_timeout, kJoinTimeoutMin);
     seconds("last_call_timeout", times.last_call_timeout);
@@ -59,7 +59,7 @@ class Reader {
     seconds("waiting_notice", times.waiting_notice, kNoticeMin);
     seconds("probe_timeout", times.probe_timeout, milliseconds(0), kProbeTimeoutMax);
     for (const char* key : {"close_timeout", "heartbeat_timeout", "read_timeout"}) {
-      milliseconds ignored{};  // there is nothing here that they could limit
+      milliseconds ignored{};  // no such limit here
       seconds(key, ignored);
     }
     if (const auto* value = find("is_host")) keep(conf_.is_host, "is_host", parse_truth(*value));
@@ -104,7 +104,7 @@ class Reader {
     if (const auto* value = find(key)) keep(into, key, parse_seconds(*value, least, most));
   }
 
-  /// torchrun says how often a node is heard of and how often it may be missed.
+  /// torchrun has an interval of heartbeats and a maximum number of missed ones.
   void read_lease(milliseconds& lease) {
     milliseconds interval{0};
     int attempts = 3;
@@ -136,10 +136,10 @@ class Reader {
     read_tls();
   }
 
-  /// torchrun's two backends for etcd have one name each for the same file.
+  /// torchrun's two backends for etcd use different names for the same file.
   void read_tls() {
     security::TlsFiles files;
-    std::string last;  // of the keys that are given
+    std::string last;  // last key given
     const auto file = [&](std::string& into, std::initializer_list<const char*> keys) {
       for (const char* key : keys) {
         const auto* value = find(key);

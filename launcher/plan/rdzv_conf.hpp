@@ -1,4 +1,4 @@
-// --rdzv_conf as typed values: the keys of torchrun and further ones. Pure.
+// Parses --rdzv_conf into typed values: the keys of torchrun and additional ones. Pure.
 #pragma once
 
 #include "rendezvous/etcd/settings.hpp"
@@ -13,7 +13,7 @@ namespace ddprun {
 
 struct RdzvConf {
   membership::Settings settings;  ///< timeouts only
-  etcd::EtcdSettings etcd;        ///< its prefix, lease and TLS
+  etcd::EtcdSettings etcd;        ///< prefix, lease and TLS only
   std::optional<bool> is_host;
   std::optional<int> rank;
   bool checks_users = true;  ///< the store refuses other users of this machine

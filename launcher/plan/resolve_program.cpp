@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 std::vector<fs::path> path_folders(const HostFacts& facts) {
   std::vector<fs::path> folders;
   for (const auto& folder : split(facts.environment("PATH").value_or("/usr/bin:/bin"), ':')) {
-    // An empty entry means the working directory, as it does for the shell.
+    // An empty entry is the working directory, as in shells.
     folders.push_back(folder.empty() ? facts.working_directory : fs::path(folder));
   }
   return folders;
@@ -27,7 +27,7 @@ std::optional<fs::path> find_in(const std::vector<fs::path>& folders, const std:
   return std::nullopt;
 }
 
-/// What keeps a file from being executed; empty if nothing does.
+/// Returns why a file cannot be executed; empty if it can.
 std::string obstacle(FileKind kind, const std::string& name, bool is_script_otherwise = false) {
   switch (kind) {
     case FileKind::executable:
@@ -47,7 +47,7 @@ std::string obstacle(FileKind kind, const std::string& name, bool is_script_othe
 std::variant<std::vector<std::string>, std::string> find_executable(const LaunchOptions& options,
                                                                     const HostFacts& facts) {
   const auto& name = options.program;
-  // Given --no_python, or it would not be looked for here.
+  // True if --no_python was given; otherwise this code would not be reached.
   const bool is_script_otherwise = options.is_python_by_default || name.ends_with(".py");
   if (name.find('/') != std::string::npos) {
     const auto kind = facts.look_at(facts.working_directory / name);
@@ -55,7 +55,7 @@ std::variant<std::vector<std::string>, std::string> find_executable(const Launch
     if (!problem.empty()) return name + ": " + problem;
     return std::vector<std::string>{name};
   }
-  // Not the current folder, where another user may have put a file of that name.
+  // Not the working directory, where another user may have created a file of that name.
   auto folders = path_folders(facts);
   folders.push_back(facts.program_directory);
   if (const auto found = find_in(folders, name, facts)) {
@@ -74,8 +74,9 @@ std::variant<std::vector<std::string>, std::string> find_executable(const Launch
   return problem;
 }
 
-/// The interpreter of the Python environment (venv or conda) in whose bin folder ddprun, or a link
-/// to it, was called: as for a script that pip has put there, it need not be activated.
+/// Returns the interpreter of the Python environment (venv or conda) in whose bin folder ddprun, or
+/// a link to it, was called. As for scripts that pip installs there, the environment need not be
+/// activated.
 std::optional<fs::path> environment_python(const HostFacts& facts) {
   const auto root = facts.called_in.parent_path();
   const bool is_environment = facts.look_at(root / "pyvenv.cfg") != FileKind::missing ||
@@ -108,7 +109,7 @@ bool is_script(const LaunchOptions& options) {
          (options.is_python_by_default || options.program.ends_with(".py"));
 }
 
-/// Python runs a folder, too, if it has a main module.
+/// Python also runs a folder with a main module.
 std::string script_problem(const std::string& name, const HostFacts& facts) {
   const auto path = facts.working_directory / name;
   switch (facts.look_at(path)) {
@@ -139,7 +140,7 @@ bool is_python(const std::vector<std::string>& arguments) {
 }
 
 std::variant<fs::path, std::string> find_preflight(const HostFacts& facts) {
-  // Beside ddprun in a build folder; where no PATH leads to in an installation.
+  // Beside ddprun in a build folder; in an installation, in a folder that is not in PATH.
   const auto& own = facts.program_directory;
   const std::vector<fs::path> folders = {own, own.parent_path() / "libexec" / "ddprun"};
   if (auto found = find_in(folders, "ddprun-preflight", facts)) return *std::move(found);
@@ -162,7 +163,7 @@ std::variant<std::vector<std::string>, std::string> resolve_program(const Launch
   }
   auto command = find_python(facts);
   if (auto* words = std::get_if<std::vector<std::string>>(&command)) {
-    // Unbuffered, or a worker's last words before a crash would be lost.
+    // Unbuffered, so that output before a crash is not lost.
     words->emplace_back("-u");
     if (!runs_script) words->emplace_back("-m");
     words->push_back(name);

@@ -15,7 +15,7 @@ namespace ddprun {
 /// Returns the beginning of a worker's command line, such as {"/usr/bin/python3", "-u",
 /// "train.py"}, or an error with the places that were searched.
 ///
-/// A name with a slash is that file. A script (.py) without a slash is in the working directory, as
+/// A name with a slash is a path. A script (.py) without a slash is in the working directory, as
 /// for Python. Any other bare name is searched in PATH, then in the folder of ddprun, whose
 /// programs thus never hide the user's.
 std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,

@@ -1,5 +1,5 @@
-// Environment that lets several workers use one GPU with NCCL, which refuses two ranks of a machine
-// on one device. Pure.
+// Environment variables that let several workers use one GPU with NCCL, which rejects two ranks of
+// a machine on one device. Pure.
 #pragma once
 
 #include <functional>

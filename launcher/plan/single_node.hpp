@@ -1,5 +1,5 @@
 // Checks the options for nodes and rendezvous in a run of one node, and chooses the address of the
-// store. Unsupported options are refused, never ignored. Pure.
+// store. Unsupported options are rejected, never ignored. Pure.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
@@ -11,7 +11,7 @@
 
 namespace ddprun {
 
-/// Where the store listens.
+/// Address on which the store listens.
 struct StoreAddress {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;                                   ///< 0: the kernel chooses

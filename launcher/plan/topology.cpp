@@ -27,7 +27,7 @@ int number_in(const std::string& text, int otherwise) {
   return error == std::errc() ? value : otherwise;
 }
 
-/// Entries whose names begin so, ascending by name.
+/// Returns the entries whose names begin with `start`, in ascending order.
 std::vector<fs::path> entries_of(const fs::path& folder, const std::string& start) {
   std::vector<fs::path> entries;
   std::error_code error;
@@ -46,7 +46,7 @@ int node_of_cpu(const fs::path& cpu_folder) {
   return 0;
 }
 
-/// The lowest CPU that shares the cache of the highest level; `cpu` itself if that is not known.
+/// Returns the lowest CPU that shares the highest-level cache; `cpu` itself if unknown.
 int last_cache_of(const fs::path& cpu_folder, int cpu) {
   int highest = 0;
   int lowest_cpu = cpu;
@@ -70,7 +70,8 @@ CpuFacts facts_of(const fs::path& root, int cpu) {
           .last_cache = last_cache_of(folder, cpu)};
 }
 
-/// From the line "GPU UUID: GPU-..."; it has question marks for a GPU that nobody has used yet.
+/// Parses the line "GPU UUID: GPU-..."; it contains question marks for a GPU that has not been used
+/// since boot.
 std::string uuid_in(const fs::path& information) {
   std::ifstream file(information);
   for (std::string line; std::getline(file, line);) {
@@ -82,12 +83,12 @@ std::string uuid_in(const fs::path& information) {
   return "";
 }
 
-/// The limit that one cgroup sets itself, in CPUs; 0: none.
+/// Returns the limit of this cgroup, without its parents', in CPUs; 0: none.
 double limit_in(const fs::path& cgroup) {
   double quota = 0, period = 0;
-  std::istringstream version_2(first_line(cgroup / "cpu.max"));  // "max 100000" if there is none
+  std::istringstream version_2(first_line(cgroup / "cpu.max"));  // "max 100000" without a limit
   if (!(version_2 >> quota >> period)) {
-    quota = number_in(first_line(cgroup / "cpu.cfs_quota_us"), -1);  // -1 if there is none
+    quota = number_in(first_line(cgroup / "cpu.cfs_quota_us"), -1);  // -1 without a limit
     period = number_in(first_line(cgroup / "cpu.cfs_period_us"), 0);
   }
   return quota > 0 && period > 0 ? quota / period : 0;

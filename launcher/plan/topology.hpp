@@ -1,6 +1,6 @@
-// The CPUs and GPUs of a machine, read from sysfs, /proc and cgroups. Each reader takes the root
-// folder, so tests can read other machines. Facts whose files are missing are left out; nothing
-// throws. Any thread.
+// Reads the CPUs and GPUs of a machine from sysfs, /proc and cgroups. Each reader takes the root
+// folder, so that tests can use other machines' files. Facts whose files are missing are omitted;
+// nothing throws. Thread-safe.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +20,7 @@ struct CpuFacts {
   bool operator==(const CpuFacts&) const = default;
 };
 
-/// The topology as far as bindings need it.
+/// The part of the topology that bindings use.
 struct Topology {
   std::vector<CpuFacts> cpus;  ///< ascending
   /// NUMA node of each GPU; -1 if unknown.
@@ -29,7 +29,7 @@ struct Topology {
   bool operator==(const Topology&) const = default;
 };
 
-/// One NVIDIA GPU that the driver shows this process.
+/// An NVIDIA GPU that the driver shows to this process.
 struct GpuFacts {
   std::string uuid;  ///< "GPU-..."; empty if unknown
   int node = -1;     ///< NUMA node; -1: unknown
@@ -37,10 +37,11 @@ struct GpuFacts {
   bool operator==(const GpuFacts&) const = default;
 };
 
-/// The facts of these CPUs, in their order.
+/// Returns the facts of these CPUs, in the same order.
 std::vector<CpuFacts> read_cpus(const std::filesystem::path& root, const std::vector<int>& cpus);
 
-/// The GPUs in the order of their bus addresses, which is CUDA's where they are all of one kind.
+/// Returns the GPUs in the order of their bus addresses, which is CUDA's order if all are of the
+/// same model.
 std::vector<GpuFacts> read_gpus(const std::filesystem::path& root);
 
 /// Returns the CPU quota of this process' cgroups (version 2 or 1) in CPUs: the minimum of its own

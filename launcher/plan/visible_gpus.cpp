@@ -16,7 +16,7 @@ std::string_view without_spaces(std::string_view text) {
   return text;
 }
 
-/// As C's strtoul reads it: a sign, digits, and whatever follows them. -1 if it is no index.
+/// Parses like C's strtoul: a sign, digits, and arbitrary text. Returns -1 if it is not an index.
 int index_in(std::string_view entry) {
   const bool is_negative = !entry.empty() && entry.front() == '-';
   if (!entry.empty() && (entry.front() == '+' || is_negative)) entry.remove_prefix(1);
@@ -26,7 +26,7 @@ int index_in(std::string_view entry) {
   return is_negative && index > 0 ? -1 : index;
 }
 
-/// Whether the beginning of a UUID names one GPU.
+/// Returns true if the prefix of a UUID identifies one GPU, or if UUIDs are unknown.
 bool is_unique_start(std::string_view start, const std::vector<GpuFacts>& gpus) {
   const auto is_untold = [](const GpuFacts& gpu) { return gpu.uuid.empty(); };
   if (gpus.empty() || std::any_of(gpus.begin(), gpus.end(), is_untold)) return true;

@@ -1,5 +1,5 @@
-// The GPUs that a CUDA program would see, computed from CUDA_VISIBLE_DEVICES by CUDA's rules,
-// without a GPU library. Pure; any thread.
+// Computes the GPUs that a CUDA program would see, from CUDA_VISIBLE_DEVICES by CUDA's rules,
+// without a GPU library. Pure; thread-safe.
 #pragma once
 
 #include "launcher/plan/topology.hpp"
@@ -11,11 +11,11 @@
 
 namespace ddprun {
 
-/// The visible GPUs as entries of CUDA_VISIBLE_DEVICES: indices ("2"), or as given by UUID
-/// ("GPU-9e8d35e3", a unique beginning is enough) or MIG device ("MIG-..."). Without the variable
-/// all `installed` ones. Like CUDA, stops at the first entry that names no GPU or is of another
-/// sort than the first, and sees none if one is named twice. `read_gpus` is called only if there
-/// are UUIDs; those of GPUs whose UUID it does not tell are believed.
+/// Returns the visible GPUs as entries of CUDA_VISIBLE_DEVICES: indices ("2"), or as given by UUID
+/// ("GPU-9e8d35e3"; a unique prefix is sufficient) or MIG device ("MIG-..."). Returns all
+/// `installed` GPUs if the variable is not set. Like CUDA, stops at the first entry that is invalid
+/// or of another kind than the first, and returns none if an entry occurs twice. Calls `read_gpus`
+/// only if there are UUIDs; accepts all UUIDs if it cannot read those of all GPUs.
 std::vector<std::string> visible_gpus(const std::optional<std::string>& cuda_visible_devices,
                                       int installed,
                                       const std::function<std::vector<GpuFacts>()>& read_gpus);
