@@ -49,7 +49,7 @@ void train(ProcessGroup group, int local_rank, cudaStream_t stream, const Kernel
 }  // namespace
 
 TEST_SUITE("GPU example") {
-  TEST_CASE("the example of the documentation gives all ranks the mean of their gradients") {
+  TEST_CASE("GPU example: the documented example gives all ranks the mean of their gradients") {
     const ddprun::test::CleanDevices clean;
     ddprun::test::run_ranks(ddprun::test::device_ranks(2), [](ProcessGroup& group) {
       const ddprun::test::Stream stream;
@@ -77,7 +77,7 @@ TEST_SUITE("GPU example") {
     });
   }
 
-  TEST_CASE("the documentation shows the example that is compiled here") {
+  TEST_CASE("GPU example: the documentation shows the compiled example") {
     const auto here = ddprun::test::code_compiled_in("tests/unit/gpu_example_test.cpp");
     CHECK_FALSE(here.empty());
     CHECK(here == ddprun::test::code_shown_in("docs/gpus.md"));

@@ -19,7 +19,7 @@ using Errors = std::vector<std::string>;
 }  // namespace
 
 TEST_SUITE("gradient reducer when things go wrong") {
-  TEST_CASE("ranks that disagree are told in what") {
+  TEST_CASE("reducer failure: the difference between ranks is reported") {
     using Change = std::function<void(Model&, std::vector<Buffer>&, ReducerOptions&)>;
     std::int32_t integer = 0;
     struct Case {
@@ -56,7 +56,7 @@ TEST_SUITE("gradient reducer when things go wrong") {
     }
   }
 
-  TEST_CASE("dimensions that do not make up the elements are refused") {
+  TEST_CASE("reducer failure: dimensions that do not match the elements are rejected") {
     auto groups = ProcessGroup::create_in_process(1);
     std::vector<float> values(10);
     const auto construct = [&](std::vector<std::size_t> shape) {
@@ -72,7 +72,7 @@ TEST_SUITE("gradient reducer when things go wrong") {
     }
   }
 
-  TEST_CASE("misuse is an error that names the parameter") {
+  TEST_CASE("reducer failure: misuse is an error that names the parameter") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     GradientReducer reducer(groups[0], model.parameters, {}, kSmallBuckets);
@@ -100,7 +100,7 @@ TEST_SUITE("gradient reducer when things go wrong") {
     CHECK_NOTHROW(reducer.finish());
   }
 
-  TEST_CASE("of many missing gradients the first ten are named") {
+  TEST_CASE("reducer failure: the first ten of many missing gradients are named") {
     auto groups = ProcessGroup::create_in_process(1);
     float value = 0;
     GradientReducer reducer(groups[0], std::vector<Parameter>(12, {"w", as_buffer(&value, 1)}));
@@ -108,7 +108,7 @@ TEST_SUITE("gradient reducer when things go wrong") {
     CHECK(what_of([&] { reducer.finish(); }).find("\"w\" and 2 more: call") != std::string::npos);
   }
 
-  TEST_CASE("arguments that cannot work are refused at once") {
+  TEST_CASE("reducer failure: invalid arguments are rejected at once") {
     auto groups = ProcessGroup::create_in_process(1);
     const auto make = [&](const Buffer& values, const ReducerOptions& options) {
       return what_of([&] {
@@ -125,7 +125,7 @@ TEST_SUITE("gradient reducer when things go wrong") {
           "none");
   }
 
-  TEST_CASE("the failure of a peer comes out of finish() with its rank") {
+  TEST_CASE("reducer failure: finish() throws the failure of a peer with its rank") {
     std::vector<int> failed_ranks(3, -2);
     const auto errors = errors_of_ranks(3, [&](ProcessGroup& group) {
       Model model;
@@ -149,7 +149,7 @@ TEST_SUITE("gradient reducer when things go wrong") {
     CHECK(failed_ranks == std::vector<int>{1, -2, 1});
   }
 
-  TEST_CASE("a mismatch in the all-reduce of a bucket names the bucket") {
+  TEST_CASE("reducer failure: a mismatch in the all-reduce of a bucket names the bucket") {
     for (const std::size_t bucket : {0, 1}) {
       const auto errors = errors_of_ranks(2, [&](ProcessGroup& group) {
         Model model;
@@ -175,7 +175,7 @@ TEST_SUITE("gradient reducer when things go wrong") {
     }
   }
 
-  TEST_CASE("finish() gives up at its deadline, and the peers are told") {
+  TEST_CASE("reducer failure: finish() times out and the peers get an error") {
     std::promise<void> gave_up;
     const auto errors = errors_of_ranks(2, [&](ProcessGroup& group) {
       Model model;
@@ -205,7 +205,7 @@ TEST_SUITE("gradient reducer when things go wrong") {
     CHECK(errors == Errors{"", "told"});
   }
 
-  TEST_CASE("a reducer destroyed before its first bucket is complete fails its peers, too") {
+  TEST_CASE("reducer failure: destruction before the first complete bucket fails the peers") {
     using Leave = std::function<void(GradientReducer&)>;
     const std::vector<Leave> ways_to_leave = {
         [](GradientReducer& reducer) { reducer.begin(); },
@@ -245,7 +245,7 @@ TEST_SUITE("gradient reducer when things go wrong") {
     }
   }
 
-  TEST_CASE("a reducer destroyed between steps leaves the group to others") {
+  TEST_CASE("reducer failure: destruction between steps leaves the group usable") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       for (int life = 0; life < 3; ++life) {
         Model model;
@@ -260,7 +260,7 @@ TEST_SUITE("gradient reducer when things go wrong") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("a reducer destroyed within a step leaves no collective behind in its memory") {
+  TEST_CASE("reducer failure: destruction within a step leaves no pending collective") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);

@@ -35,7 +35,7 @@ struct Recorder {
 }  // namespace
 
 TEST_SUITE("gradient reducer") {
-  TEST_CASE("any number of ranks has the gradients of one rank on the joined data") {
+  TEST_CASE("gradient reducer: any number of ranks has the gradients of one on the joined data") {
     for (const int ranks : {1, 2, 3, 4, 7, 8}) {
       for (const auto op : {ReduceOp::sum, ReduceOp::average}) {
         if (op == ReduceOp::average && ranks % 4 == 3) continue;  // thirds are not exact
@@ -59,8 +59,7 @@ TEST_SUITE("gradient reducer") {
     }
   }
 
-  TEST_CASE(
-      "gradients may be ready in any order, another one on each rank, and from many threads") {
+  TEST_CASE("gradient reducer: gradients can be ready in any order and from many threads") {
     constexpr int kRanks = 3;
     constexpr unsigned kSeed = 7;
     const auto errors = errors_of_ranks(kRanks, [](ProcessGroup& group) {
@@ -92,7 +91,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(errors == Errors(kRanks));
   }
 
-  TEST_CASE("buckets are launched in their order, whatever is complete first") {
+  TEST_CASE("gradient reducer: buckets are launched in their order") {
     Recorder recorder;
     const auto errors = errors_of_ranks(
         2,
@@ -123,7 +122,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(first_of("all_reduce 20") < first_of("all_reduce 40"));
   }
 
-  TEST_CASE("the toy model takes one collective a step") {
+  TEST_CASE("gradient reducer: the toy model uses one collective per step") {
     Recorder recorder;
     const auto errors = errors_of_ranks(
         2,
@@ -151,7 +150,7 @@ TEST_SUITE("gradient reducer") {
                                                        "broadcast 660", "broadcast 660"});
   }
 
-  TEST_CASE("steps without synchronisation accumulate and send nothing") {
+  TEST_CASE("gradient reducer: steps without synchronisation accumulate and send nothing") {
     Recorder recorder;
     const auto errors = errors_of_ranks(
         2,
@@ -179,7 +178,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(recorder.records.size() == 2 * 3);
   }
 
-  TEST_CASE("a parameter that only some ranks use counts as zero on the others") {
+  TEST_CASE("gradient reducer: a parameter unused on some ranks counts as zero there") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       auto options = kSmallBuckets;
@@ -206,7 +205,9 @@ TEST_SUITE("gradient reducer") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("a gradient of an accumulating step counts though the last step does not use it") {
+  TEST_CASE(
+      "gradient reducer: an accumulated gradient counts even if the last step does not use "
+      "it") {
     for (const int ranks : {1, 2}) {
       const auto errors = errors_of_ranks(ranks, [ranks](ProcessGroup& group) {
         Model model;
@@ -237,7 +238,7 @@ TEST_SUITE("gradient reducer") {
     }
   }
 
-  TEST_CASE("every rank begins with rank 0's parameters and buffers, and with zero gradients") {
+  TEST_CASE("gradient reducer: all ranks start with rank 0's parameters and zero gradients") {
     const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
       const auto rank = static_cast<float>(group.rank());
       Model model(5 + rank);
@@ -257,7 +258,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(errors == Errors(3));
   }
 
-  TEST_CASE("parameters keep their ranks' values if that is asked for") {
+  TEST_CASE("gradient reducer: parameters keep their ranks' values on request") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model(static_cast<float>(group.rank()));
       auto options = kSmallBuckets;
@@ -268,7 +269,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("a rank alone calls no collective at all") {
+  TEST_CASE("gradient reducer: a single rank calls no collective") {
     Recorder recorder;
     const auto errors = errors_of_ranks(
         1,
@@ -289,7 +290,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(recorder.records.empty());
   }
 
-  TEST_CASE("types are not mixed, and parameters without elements do no harm") {
+  TEST_CASE("gradient reducer: types are not mixed and empty parameters are allowed") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       std::vector<float> single(4);
       std::vector<double> twice(3);
@@ -318,7 +319,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("gradients lie densely in buckets that begin at a cache line") {
+  TEST_CASE("gradient reducer: gradients are dense in buckets aligned to cache lines") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     const GradientReducer reducer(groups[0], model.parameters, {}, kSmallBuckets);
@@ -332,7 +333,7 @@ TEST_SUITE("gradient reducer") {
     }
   }
 
-  TEST_CASE("the times of a step are in order") {
+  TEST_CASE("gradient reducer: the times of a step are in order") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);
@@ -351,7 +352,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("a reducer can be moved between steps and within one") {
+  TEST_CASE("gradient reducer: can be moved between and within steps") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     GradientReducer first(groups[0], model.parameters, {}, kSmallBuckets);

@@ -100,7 +100,7 @@ Sealer sealer() {
 }  // namespace
 
 TEST_SUITE("handshake") {
-  TEST_CASE("HMAC and HKDF give what RFC 4231 and RFC 5869 say") {
+  TEST_CASE("handshake: HMAC and HKDF match RFC 4231 and RFC 5869") {
     CHECK(hexadecimal(authenticate(key_of(std::string(20, '\x0b')), "Hi There")) ==
           "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
     CHECK(hexadecimal(authenticate(key_of("Jefe"), "what do ya want for nothing?")) ==
@@ -110,7 +110,7 @@ TEST_SUITE("handshake") {
           "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf");
   }
 
-  TEST_CASE("the bytes are those of docs/agents_protocol.md, as another program computes them") {
+  TEST_CASE("handshake: the bytes match docs/agents_protocol.md") {
     const auto secret = secret_of('s');
     const std::string prologue = std::string("DDPRUN/6\n") + '\1';
     AgentHandshake agent(secret, prologue, "run", nonce_of('a'));
@@ -131,13 +131,13 @@ TEST_SUITE("handshake") {
     CHECK(hexadecimal(sealed.substr(heartbeat.size())) == "115097b8f89fbefb6d722db4ea77ff26");
   }
 
-  TEST_CASE("random bytes are as many as are asked for, and others each time") {
+  TEST_CASE("handshake: random bytes have the requested number and differ each time") {
     CHECK(random_bytes(0).empty());
     CHECK(random_bytes(1000).size() == 1000);
     CHECK(random_bytes(32) != random_bytes(32));
   }
 
-  TEST_CASE("two sides that know the secret convince each other, and nobody else does") {
+  TEST_CASE("handshake: only two sides with the secret authenticate each other") {
     CHECK(Meeting{}.hold() == Meeting::Opinions{true, true});
     CHECK(Meeting{.agent_secret = 'x'}.hold() == Meeting::Opinions{false, false});
     CHECK(Meeting{.coordinator_secret = 'x'}.hold() == Meeting::Opinions{false, false});
@@ -151,7 +151,7 @@ TEST_SUITE("handshake") {
     }
   }
 
-  TEST_CASE("a proof is worth nothing to its receiver, in another connection or another run") {
+  TEST_CASE("handshake: a proof is useless to its receiver in another connection or run") {
     const auto secret = secret_of('s');
     AgentHandshake agent(secret, "v2", "run", nonce_of('a'));
     CoordinatorHandshake coordinator(secret, "v2", nonce_of('c'));
@@ -174,7 +174,7 @@ TEST_SUITE("handshake") {
     CHECK_FALSE(elsewhere.is_proof(challenge));
   }
 
-  TEST_CASE("who meets a wrong proof answers with zeros, which prove nothing") {
+  TEST_CASE("handshake: a wrong proof is answered with zeros that prove nothing") {
     const auto ours = secret_of('s');
     const auto theirs = secret_of('t');
     AgentHandshake agent(ours, "v2", "run", nonce_of('a'));
@@ -183,7 +183,7 @@ TEST_SUITE("handshake") {
     CHECK(agent.answer() == std::string(kProofBytes, '\0'));
   }
 
-  TEST_CASE("each connection and each direction has keys of its own, the same on both sides") {
+  TEST_CASE("handshake: each connection and direction has its own shared keys") {
     const auto secret = secret_of('s');
     AgentHandshake agent(secret, "v2", "run", nonce_of('a'));
     CoordinatorHandshake coordinator(secret, "v2", nonce_of('c'));
@@ -198,7 +198,7 @@ TEST_SUITE("handshake") {
     CHECK(next.keys().from_agent.bytes() != ours.from_agent.bytes());
   }
 
-  TEST_CASE("a key and a secret that were moved leave nothing behind") {
+  TEST_CASE("handshake: a moved key or secret is erased") {
     auto key = key_of(std::string(32, 'k'));
     const Key other(std::move(key));
     CHECK(key.bytes() == std::string(32, '\0'));  // NOLINT(bugprone-use-after-move)
@@ -211,7 +211,7 @@ TEST_SUITE("handshake") {
 }
 
 TEST_SUITE("seals") {
-  TEST_CASE("messages come out as they went in, in pieces of any size") {
+  TEST_CASE("seals: messages arrive unchanged in pieces of any size") {
     auto sealing = sealer();
     const std::vector<std::string> messages = {message("one"), message(""), message("three")};
     std::string bytes;
@@ -221,7 +221,7 @@ TEST_SUITE("seals") {
     }
   }
 
-  TEST_CASE("a byte that is changed, anywhere, is noticed before its message is heard") {
+  TEST_CASE("seals: a changed byte is detected before its message is delivered") {
     auto sealing = sealer();
     const auto first = sealing.seal(message("one"));
     const auto both = first + sealing.seal(message("two"));
@@ -235,7 +235,7 @@ TEST_SUITE("seals") {
     }
   }
 
-  TEST_CASE("a message that is repeated, left out, swapped or sent back is noticed") {
+  TEST_CASE("seals: a repeated or omitted or swapped or reflected message is detected") {
     auto sealing = sealer();
     const auto one = sealing.seal(message("one"));
     const auto two = sealing.seal(message("two"));
@@ -245,7 +245,7 @@ TEST_SUITE("seals") {
     CHECK(unseal(one + two, 5, 'o') == Unsealed{{}, true});  // the other direction's key
   }
 
-  TEST_CASE("a message that is too long is refused before memory is taken for it") {
+  TEST_CASE("seals: a too long message is rejected before allocation") {
     Unsealer unsealer(key_of("k"), kBytesMax);
     std::string length;
     wire::append_integer(length, std::uint32_t{kBytesMax + 1});

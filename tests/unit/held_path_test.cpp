@@ -57,7 +57,9 @@ struct Fixture {
 }  // namespace
 
 TEST_SUITE("held path") {
-  TEST_CASE_FIXTURE(Fixture, "what lies beneath the folder is opened, also after it was moved") {
+  TEST_CASE_FIXTURE(Fixture,
+                    "held path: files beneath the folder are opened even after it was "
+                    "moved") {
     const auto top = held(inside);
     fs::rename(inside, folder.path() / "moved");
     fs::create_directory_symlink(outside, inside);
@@ -76,8 +78,7 @@ TEST_SUITE("held path") {
     }
   }
 
-  TEST_CASE_FIXTURE(Fixture,
-                    "a symbolic link in any component is an error, and what it names stays") {
+  TEST_CASE_FIXTURE(Fixture, "held path: a symbolic link in any component is an error") {
     const auto top = held(inside);
     fs::create_directory_symlink(outside, inside / "link");
     fs::create_directory_symlink(outside / "b", inside / "a/link");
@@ -101,7 +102,7 @@ TEST_SUITE("held path") {
     CHECK(text_of(outside / "b/file") == "outside");
   }
 
-  TEST_CASE_FIXTURE(Fixture, "no name leads out of the folder") {
+  TEST_CASE_FIXTURE(Fixture, "held path: no name escapes the folder") {
     const auto top = held(inside);
     for (const auto& way : kWays) {
       for (const fs::path& name : {fs::path("../outside/file"), fs::path("a/../../outside/file"),
@@ -117,7 +118,7 @@ TEST_SUITE("held path") {
     }
   }
 
-  TEST_CASE_FIXTURE(Fixture, "only regular files with one link are opened as such") {
+  TEST_CASE_FIXTURE(Fixture, "held path: only regular files with one link are opened as such") {
     const auto top = hold(inside);
     for (const auto& file : {top / "a/b", HeldPath(inside) / "a/b"}) {
       const auto path = file.path() / "x";
@@ -148,7 +149,7 @@ TEST_SUITE("held path") {
     }
   }
 
-  TEST_CASE_FIXTURE(Fixture, "names are joined and cut like those of paths") {
+  TEST_CASE_FIXTURE(Fixture, "held path: names are joined and split like paths") {
     const auto top = hold(inside);
     const auto file = top / "a" / "b/file";
     CHECK(file.path() == inside / "a/b/file");

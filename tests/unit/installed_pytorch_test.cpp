@@ -105,7 +105,7 @@ std::optional<std::string> found(const fs::path& interpreter, const Variables& v
 }  // namespace
 
 TEST_SUITE("installed PyTorch") {
-  TEST_CASE("Debian's PyTorch, built without libuv, is found by its version") {
+  TEST_CASE("installed PyTorch: Debian's version without libuv is recognised") {
     const System system;
     CHECK_FALSE(found(system.python()));
     system.add_pytorch(kDebian, "2.6.0+debian");
@@ -114,7 +114,7 @@ TEST_SUITE("installed PyTorch") {
     CHECK_FALSE(found(system.root() / "usr/bin/python3.14"));
   }
 
-  TEST_CASE("PyTorch before 2.4 does not ask for libuv") {
+  TEST_CASE("installed PyTorch: versions before 2.4 do not need libuv") {
     struct Case {
       const char* version;
       bool asks;
@@ -129,21 +129,21 @@ TEST_SUITE("installed PyTorch") {
     }
   }
 
-  TEST_CASE("a PyTorch that brings its own library has libuv") {
+  TEST_CASE("installed PyTorch: a version with its own library has libuv") {
     const System system;
     system.add_bundle(kDebian, "2.6.0");
     CHECK(find_pytorch(system.python(), lookup_in({})) ==
           InstalledPytorch{.version = "2.6.0", .lacks_libuv = false});
   }
 
-  TEST_CASE("the option for the local rank has a dash since PyTorch 2.0, or if nothing is known") {
+  TEST_CASE("installed PyTorch: the local rank option has a dash since 2.0 and by default") {
     CHECK(local_rank_option("1.13.0a0+gitunknown") == "--local_rank");
     for (const std::string version : {"2.0.0", "2.15.0+cu132", "3.0", "x.y", ""}) {
       CHECK_MESSAGE(local_rank_option(version) == "--local-rank", version);
     }
   }
 
-  TEST_CASE("the PyTorch that Python finds first counts") {
+  TEST_CASE("installed PyTorch: the first one on Python's path counts") {
     const System system;
     system.add_pytorch(kDebian, "2.6.0");
     const Variables home = {{"HOME", (system.root() / "home").string()}};
@@ -161,7 +161,7 @@ TEST_SUITE("installed PyTorch") {
     CHECK_FALSE(found(system.python()));
   }
 
-  TEST_CASE("a virtual environment has the system's PyTorch only if configured so") {
+  TEST_CASE("installed PyTorch: a virtual environment sees the system's only if configured") {
     for (const bool has_system : {false, true}) {
       const System system;
       system.add_pytorch(kDebian, "2.6.0");
@@ -173,7 +173,7 @@ TEST_SUITE("installed PyTorch") {
     }
   }
 
-  TEST_CASE("only the constants of the library count, wherever in them the text lies") {
+  TEST_CASE("installed PyTorch: only constants of the library count at any position") {
     const std::size_t part = std::size_t{1} << 20;
     const std::string constants[] = {kMissing, std::string(part - 10, 'L') + kMissing,
                                      std::string(3 * part - 37, '\0') + kMissing + "end"};
@@ -187,7 +187,7 @@ TEST_SUITE("installed PyTorch") {
     CHECK_FALSE(found(system.python()));
   }
 
-  TEST_CASE("a library that cannot be read is taken for one with libuv") {
+  TEST_CASE("installed PyTorch: an unreadable library counts as one with libuv") {
     const auto whole = library("", std::string(4096, 'L') + kMissing);
     auto other_class = whole;
     other_class[EI_CLASS] = ELFCLASS32;

@@ -39,7 +39,7 @@ std::string help_as(const Invocation& invocation) {
 }  // namespace
 
 TEST_SUITE("invocation") {
-  TEST_CASE("the name without its folder tells whose habits are asked for") {
+  TEST_CASE("invocation: the base name of the command selects the compatibility mode") {
     const std::map<std::string, Invocation> expected = {
         {"torchrun", {"torchrun", CompatMode::torchrun}},
         {"./torchrun", {"torchrun", CompatMode::torchrun}},
@@ -59,7 +59,7 @@ TEST_SUITE("invocation") {
     }
   }
 
-  TEST_CASE("problems and help speak under the name that was typed") {
+  TEST_CASE("invocation: problems and help use the command name") {
     CHECK(problems_as(kTorchrun, {}) ==
           "torchrun: no program given: torchrun [options] PROGRAM [arguments]\n"
           "Try 'torchrun --help'.\n");
@@ -69,7 +69,7 @@ TEST_SUITE("invocation") {
     CHECK(contains(help_as(kLaunch), "Usage: torch.distributed.launch [options]"));
   }
 
-  TEST_CASE("torchrun runs every program with Python, whatever its name ends in") {
+  TEST_CASE("invocation: torchrun runs every program with Python") {
     const Files files = {{"/home/me/train", FileKind::not_executable},
                          {"/home/me/tool", FileKind::executable},
                          {"/usr/bin/tool", FileKind::executable}};
@@ -86,20 +86,21 @@ TEST_SUITE("invocation") {
     CHECK(contains(command(kTorchrun, {"tran"}), "tran: no such file in /home/me"));
   }
 
-  TEST_CASE("torch.distributed.launch passes the local rank unless told to use the environment") {
+  TEST_CASE(
+      "invocation: torch.distributed.launch passes the local rank unless --use_env is given") {
     CHECK(options_as(kLaunch, {"train.py"}).pass_local_rank);
     CHECK_FALSE(options_as(kLaunch, {"--use_env", "train.py"}).pass_local_rank);
     CHECK_FALSE(options_as(kTorchrun, {"train.py"}).pass_local_rank);
     CHECK(options_as(kTorchrun, {"--pass_local_rank", "train.py"}).pass_local_rank);
   }
 
-  TEST_CASE("torch.distributed.launch has --no_python with --use_env only") {
+  TEST_CASE("invocation: torch.distributed.launch accepts --no_python only with --use_env") {
     CHECK(contains(problems_as(kLaunch, {"--no_python", "tool"}), "--no_python: "));
     CHECK(options_as(kLaunch, {"--no_python", "--use_env", "tool"}).no_python);
     CHECK(options_as(kTorchrun, {"--no_python", "tool"}).no_python);
   }
 
-  TEST_CASE("the stand-ins say little and prefix little, as those they stand in for") {
+  TEST_CASE("invocation: compatibility modes print few messages and prefixes") {
     CHECK(options_as(kTorchrun, {"train.py"}).has_prefix_by_tee_only);
     CHECK(options_as(kLaunch, {"train.py"}).has_prefix_by_tee_only);
     CHECK_FALSE(options_as({}, {"train.py"}).has_prefix_by_tee_only);

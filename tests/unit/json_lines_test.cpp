@@ -57,7 +57,7 @@ std::string refusal_of(const fs::path& path) {
 }  // namespace
 
 TEST_SUITE("json lines") {
-  TEST_CASE("every event is an object with time, node, its name and the fields of its struct") {
+  TEST_CASE("json lines: an event is an object with time and node and name and its fields") {
     WorkerExited exited;
     exited.attempt = 1;
     exited.rank = 5;
@@ -155,7 +155,7 @@ TEST_SUITE("json lines") {
     }
   }
 
-  TEST_CASE("a worker that exits has a code and no signal, and unknown paths are null") {
+  TEST_CASE("json lines: an exited worker has a code and no signal and unknown paths are null") {
     WorkerExited exited;
     exited.exit_code = 3;
     const auto line = parsed(exited);
@@ -165,7 +165,7 @@ TEST_SUITE("json lines") {
     CHECK(line["log_folder"].is_null());
   }
 
-  TEST_CASE("a worker that could not be killed has neither exit code nor signal") {
+  TEST_CASE("json lines: a worker that could not be killed has neither exit code nor signal") {
     WorkerExited exited;
     exited.exit_code = 255;
     exited.still_running = "65 s after SIGKILL: state D";
@@ -175,11 +175,11 @@ TEST_SUITE("json lines") {
     CHECK(line["still_running"] == "65 s after SIGKILL: state D");
   }
 
-  TEST_CASE("no number of restarts is left where a window gives them back") {
+  TEST_CASE("json lines: the remaining restarts are null with a window") {
     CHECK(parsed(AttemptStarted{.attempt = 1, .restarts_left = {}})["restarts_left"].is_null());
   }
 
-  TEST_CASE("whatever bytes workers print, a line is one line of valid JSON") {
+  TEST_CASE("json lines: any output of workers gives one line of valid JSON") {
     for (const std::string& bytes :
          {std::string("\xff\xfe"), std::string("a\nb\r\0c", 6), std::string("\xe2\x82")}) {
       const auto line = json_line(Warning{bytes}, kNoon, 0);
@@ -190,7 +190,7 @@ TEST_SUITE("json lines") {
 }
 
 TEST_SUITE("json lines file") {
-  TEST_CASE("each event is in the file at once, and an earlier run's lines stay") {
+  TEST_CASE("json lines: events are written at once after those of an earlier run") {
     const TemporaryFile file("events.jsonl");
     for (int run = 1; run <= 2; ++run) {
       JsonLinesSink sink(file.path, 0, {});
@@ -202,7 +202,7 @@ TEST_SUITE("json lines file") {
     CHECK(file.lines().size() == 4);
   }
 
-  TEST_CASE("a file that cannot be written is a usage error that names it and the reason") {
+  TEST_CASE("json lines: an unwritable file is a usage error with the reason") {
     CHECK(refusal_of("/no/such/folder/events") ==
           "--events=/no/such/folder/events: cannot be written: No such file or directory");
     CHECK(refusal_of("/") == "--events=/: cannot be written: Is a directory");
@@ -211,7 +211,7 @@ TEST_SUITE("json lines file") {
     CHECK(refusal_of(pipe.path).find("it is a pipe that nobody reads") != std::string::npos);
   }
 
-  TEST_CASE("a reader of a pipe who goes away costs the events, not the run") {
+  TEST_CASE("json lines: a closed pipe loses events and not the run") {
     const TemporaryFile pipe("events.fifo");
     REQUIRE(::mkfifo(pipe.path.c_str(), 0600) == 0);
     const int reader = ::open(pipe.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -223,7 +223,7 @@ TEST_SUITE("json lines file") {
     CHECK(warnings == 1);
   }
 
-  TEST_CASE("a full disk is warned of once and stops nothing") {
+  TEST_CASE("json lines: a full disk causes one warning and stops nothing") {
     std::vector<std::string> warnings;
     JsonLinesSink sink("/dev/full", 0, [&](LogLevel level, std::string_view line) {
       CHECK(level == LogLevel::warn);

@@ -38,7 +38,7 @@ std::string outline_of(const std::string& text) {
 }  // namespace
 
 TEST_SUITE("json") {
-  TEST_CASE("a document becomes a tree whose keys and values know their lines and columns") {
+  TEST_CASE("json: keys and values have their lines and columns") {
     const std::string text = "// a comment\n{\n  \"a\": [1, \"\\u00e9\"], \"äö\": null}\n";
     const auto document = parse_json(text);
     REQUIRE(document.problems.empty());
@@ -55,14 +55,14 @@ TEST_SUITE("json") {
     CHECK(root.members[1].value.at == TextPosition{3, 29});
   }
 
-  TEST_CASE("each kind of value is read as it was written") {
+  TEST_CASE("json: each kind of value is parsed as written") {
     CHECK(canonical("[0, -1, 1.50, 2e+7, true, false, null, \"\", {}, []]") ==
           "[0,-1,1.50,2e+7,true,false,null,\"\",{},[]]");
     CHECK(canonical(R"("a\"\\\/\b\f\n\r\t\u0041\ud83d\ude00")") ==
           "\"a\\\"\\\\/\\b\\f\\n\\r\\tA\xf0\x9f\x98\x80\"");
   }
 
-  TEST_CASE("faults of syntax are told with their place, path and what was found") {
+  TEST_CASE("json: syntax errors are reported with position and path") {
     struct Case {
       std::string text;
       std::string expected;
@@ -101,7 +101,7 @@ TEST_SUITE("json") {
     }
   }
 
-  TEST_CASE("a key that occurs twice is told with the line of the first, and reading goes on") {
+  TEST_CASE("json: a duplicate key is reported with the first line and parsing continues") {
     const auto document = parse_json("{\"a\": 1,\n\"b\": {\"a\": 2,\n\"a\": 3},\n\"b\": 4}");
     CHECK(document.is_whole);
     REQUIRE(document.problems.size() == 2);
@@ -111,7 +111,7 @@ TEST_SUITE("json") {
     CHECK(document.problems[1].path == "b");
   }
 
-  TEST_CASE("bytes, depth, number of values and of problems are bounded") {
+  TEST_CASE("json: size and depth and number of values and problems are limited") {
     CHECK(problem_in(std::string(kJsonBytesMax, ' ') + "1") ==
           "1:1 : has 1048577 bytes, more than the 1048576 that are read");
     CHECK(parse_json(std::string(kJsonBytesMax - 1, ' ') + "1").problems.empty());
@@ -131,7 +131,7 @@ TEST_SUITE("json") {
     CHECK(parse_json(twins + "}").problems.size() == kJsonProblemsMax);
   }
 
-  TEST_CASE("the canonical text is the same whatever the order of keys, spaces and comments") {
+  TEST_CASE("json: the canonical text ignores key order and spaces and comments") {
     const std::string one = "{ \"b\": [1, 2], // two\n  \"a\": {\"d\": null, \"c\": \"\\u0041\"} }";
     const std::string other = "{\"a\":{\"c\":\"A\",\"d\":null},\"b\":[1,2]}";
     CHECK(canonical(one) == other);
@@ -141,13 +141,13 @@ TEST_SUITE("json") {
 }
 
 TEST_SUITE("configuration identity") {
-  TEST_CASE("the hash is that of FNV-1a, so that other programs can compute it") {
+  TEST_CASE("configuration identity: the hash is FNV-1a") {
     CHECK(config_hash("") == "cbf29ce484222325");
     CHECK(config_hash("a") == "af63dc4c8601ec8c");
     CHECK(config_hash("foobar") == "85944171f73967e8");
   }
 
-  TEST_CASE("an outline has neither values nor variables of the environment") {
+  TEST_CASE("configuration identity: an outline contains no values or environment variables") {
     const std::string text = R"({"b": [1, "token-123", true], "a": {"environment": {"KEY": "x"},
                                  "c": null}})";
     const auto outline = outline_of(text);
@@ -161,7 +161,7 @@ TEST_SUITE("configuration identity") {
     CHECK(outline_of(R"({"a":{"c":null},"b":[1,"token-123",true]})") == outline);
   }
 
-  TEST_CASE("an outline that is too large is left out") {
+  TEST_CASE("configuration identity: a too large outline is omitted") {
     const auto file_of = [](std::size_t count) {
       std::string text = "[1";
       for (std::size_t i = 1; i < count; ++i) text += ",1";
@@ -173,7 +173,7 @@ TEST_SUITE("configuration identity") {
     CHECK(outline_of(file_of(most + 1)).empty());
   }
 
-  TEST_CASE("the first path with different values is named without them") {
+  TEST_CASE("configuration identity: the first differing path is named without its values") {
     struct Case {
       std::string ours;
       std::string theirs;

@@ -7,7 +7,7 @@ namespace last_lines_test {
 using ddprun::LastLines;
 
 TEST_SUITE("last lines") {
-  TEST_CASE("the last twenty lines are kept, oldest first") {
+  TEST_CASE("last lines: the last twenty lines are kept in order") {
     LastLines last;
     for (int i = 1; i <= 30; ++i) last.take(std::to_string(i) + "\n");
     last.take("unfinished");
@@ -17,7 +17,7 @@ TEST_SUITE("last lines") {
     CHECK(lines.back() == "unfinished");
   }
 
-  TEST_CASE("long lines are kept from their end, within the bound") {
+  TEST_CASE("last lines: long lines keep their end within the limit") {
     LastLines last;
     last.take(std::string(3 * LastLines::kBytesMax, 'a') + "z\n");
     last.take("b\n");
@@ -28,20 +28,20 @@ TEST_SUITE("last lines") {
     CHECK(lines[1] == "b");
   }
 
-  TEST_CASE("nothing gives nothing, an empty line is a line") {
+  TEST_CASE("last lines: an empty line is a line and no output is none") {
     LastLines last;
     CHECK(last.lines().empty());
     last.take("\n");
     CHECK(last.lines() == std::vector<std::string>{""});
   }
 
-  TEST_CASE("of a progress bar the last state is kept") {
+  TEST_CASE("last lines: only the last state of a progress bar is kept") {
     LastLines last;
     last.take("loading\r\n\r 10%\r 20%\nerror\n\r 1%\r");
     CHECK(last.lines() == std::vector<std::string>{"loading", " 20%", "error", " 1%"});
   }
 
-  TEST_CASE("the C frames of Python's fatal errors do not push its Python frames out") {
+  TEST_CASE("last lines: C frames of a Python fatal error do not displace Python frames") {
     LastLines last;
     last.take(
         "Fatal Python error: Segmentation fault\n\n"

@@ -13,31 +13,33 @@ namespace launcher_corpus_test {
 using ddprun::test::run_fuzz_corpus;
 
 TEST_SUITE("fuzz corpus") {
-  TEST_CASE("configuration files are read safely: each input, each cut short, each with a slip") {
+  TEST_CASE("fuzz corpus: configuration files are parsed safely even if truncated or mutated") {
     run_fuzz_corpus("config", ddprun::fuzz::run_config, 9, 300);
   }
 
-  TEST_CASE("what goes over ssh is read safely: each input, each cut short, each with a slip") {
+  TEST_CASE("fuzz corpus: ssh input is parsed safely even if truncated or mutated") {
     run_fuzz_corpus("ssh", ddprun::fuzz::run_ssh, 9, 300);
   }
 
-  TEST_CASE("records of other nodes' collectives are read safely, cut short or with a slip, too") {
+  TEST_CASE(
+      "fuzz corpus: collective records of nodes are parsed safely even if truncated or "
+      "mutated") {
     run_fuzz_corpus("flights", ddprun::fuzz::run_flights, 6, 300);
   }
 
-  TEST_CASE("error files are read safely, cut short or with a slip, too") {
+  TEST_CASE("fuzz corpus: error files are parsed safely even if truncated or mutated") {
     run_fuzz_corpus("failure", ddprun::fuzz::run_failure, 6, 300);
   }
 
-  TEST_CASE("texts about stacks are read safely: each input, each cut short, each with a slip") {
+  TEST_CASE("fuzz corpus: stack texts are parsed safely even if truncated or mutated") {
     run_fuzz_corpus("stacks", ddprun::fuzz::run_stacks, 7, 300);
   }
 
-  TEST_CASE("symbol tables are read safely: each file, each cut short, each with a slip") {
+  TEST_CASE("fuzz corpus: symbol tables are parsed safely even if truncated or mutated") {
     run_fuzz_corpus("symbols", ddprun::fuzz::run_symbols, 2, 300);
   }
 
-  TEST_CASE("read_flights() is safe for any bytes in a worker's part of the page") {
+  TEST_CASE("fuzz corpus: read_flights() accepts any bytes in a worker's part of the page") {
     run_fuzz_corpus("page", ddprun::fuzz::run_page, 8, 300);
   }
 }

@@ -24,43 +24,43 @@ Texts parsed(const std::string& text) {
 }  // namespace
 
 TEST_SUITE("line filter") {
-  TEST_CASE("lines with one of the texts come out with the prefix") {
+  TEST_CASE("line filter: lines with one of the texts pass with the prefix") {
     LineFilter filter("[a0]:", {"loss", "error"});
     CHECK(filter.take("loss 1\nstep 2\nan er", kNow) == "[a0]:loss 1\n");
     CHECK(filter.take("ror\n", kNow) == "[a0]:an error\n");
     CHECK(filter.finish(kNow).empty());
   }
 
-  TEST_CASE("the prefix itself does not match") {
+  TEST_CASE("line filter: the prefix itself does not match") {
     LineFilter filter("loss:", {"loss"});
     CHECK(filter.take("step\n", kNow).empty());
   }
 
-  TEST_CASE("the last line counts without a newline") {
+  TEST_CASE("line filter: a last line without a newline counts") {
     LineFilter filter(">", {"loss"});
     CHECK(filter.take("the loss", kNow).empty());
     CHECK(filter.finish(kNow) == ">the loss\n");
   }
 
-  TEST_CASE("of a progress bar the last state is searched") {
+  TEST_CASE("line filter: the last state of a progress bar is searched") {
     LineFilter filter(">", {"loss 1"});
     CHECK(filter.take("\rloss 1\rloss 2\n\rloss 0\rloss 1\n", kNow) == ">loss 1\n");
   }
 
-  TEST_CASE("a line without end is cut where the console's is") {
+  TEST_CASE("line filter: an endless line is split where the console splits it") {
     LineFilter filter(">", {"x"});
     const auto out = filter.take(std::string(kConsoleLineBytesMax + 1, 'x'), kNow);
     CHECK(out == ">" + std::string(kConsoleLineBytesMax, 'x') + "\n");
   }
 
-  TEST_CASE("no texts match nothing") {
+  TEST_CASE("line filter: an empty list matches nothing") {
     LineFilter filter(">", {});
     CHECK(filter.take("a\n\n", kNow).empty());
   }
 }
 
 TEST_SUITE("filters") {
-  TEST_CASE("commas part the texts, two commas are one in a text") {
+  TEST_CASE("filters: commas separate texts and two commas are one in a text") {
     CHECK(parsed("loss,error") == Texts{"loss", "error"});
     CHECK(parsed("a,,b") == Texts{"a,b"});
     CHECK(parsed("a,,b,c d") == Texts{"a,b", "c d"});
@@ -70,7 +70,7 @@ TEST_SUITE("filters") {
     CHECK(parsed("").empty());
   }
 
-  TEST_CASE("there is a bound on their number") {
+  TEST_CASE("filters: their number is limited") {
     std::string text = "x";
     for (std::size_t i = 1; i < ddprun::kFiltersMax; ++i) text += ",x";
     CHECK(parsed(text).size() == ddprun::kFiltersMax);

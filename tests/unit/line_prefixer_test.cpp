@@ -21,7 +21,7 @@ constexpr LinePrefixer::TimePoint kNow{};
 }  // namespace
 
 TEST_SUITE("line prefixer") {
-  TEST_CASE("only complete lines come out, each with the prefix") {
+  TEST_CASE("line prefixer: only complete lines are returned with the prefix") {
     LinePrefixer prefixer("[a0]:");
     CHECK(prefixer.take("one\ntwo\nthr", kNow) == "[a0]:one\n[a0]:two\n");
     CHECK(prefixer.has_news());
@@ -32,13 +32,13 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take("", kNow).empty());
   }
 
-  TEST_CASE("bytes that are no text pass unchanged") {
+  TEST_CASE("line prefixer: binary bytes pass unchanged") {
     LinePrefixer prefixer(">");
     const std::string bytes("\0\xff\xfe\x1b", 4);
     CHECK(prefixer.take(bytes + "\n", kNow) == ">" + bytes + "\n");
   }
 
-  TEST_CASE("colours stay in a line, and moves of the cursor to other rows do not") {
+  TEST_CASE("line prefixer: colours stay and cursor movements to other rows are removed") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\x1b[1;31mred\x1b[0m\x1b[K\n", kNow) == ">\x1b[1;31mred\x1b[0m\x1b[K\n");
     CHECK(prefixer.take("\r 10%\x1b[A\n", kNow) == "> 10%\n");
@@ -51,12 +51,12 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.flush() == ">up");
   }
 
-  TEST_CASE("an empty prefix leaves the lines as they are") {
+  TEST_CASE("line prefixer: an empty prefix leaves lines unchanged") {
     LinePrefixer prefixer("");
     CHECK(prefixer.take("one\n\ntwo\n", kNow) == "one\n\ntwo\n");
   }
 
-  TEST_CASE("a flushed partial line is continued without a second prefix") {
+  TEST_CASE("line prefixer: a flushed partial line continues without a second prefix") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("10%", kNow).empty());
     CHECK(prefixer.flush() == ">10%");
@@ -69,7 +69,7 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.flush().empty());
   }
 
-  TEST_CASE("what has been flushed of a line counts towards its limit") {
+  TEST_CASE("line prefixer: flushed bytes of a line count towards its limit") {
     LinePrefixer prefixer(">");
     const std::string half(kConsoleLineBytesMax / 2, 'x');
     CHECK(prefixer.take(half, kNow).empty());
@@ -83,7 +83,7 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take(half + half + "\n", kNow) == ">" + half + half + "\n");
   }
 
-  TEST_CASE("an interrupted line begins again with the prefix") {
+  TEST_CASE("line prefixer: an interrupted line starts again with the prefix") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("10%", kNow).empty());
     CHECK(prefixer.flush() == ">10%");
@@ -91,7 +91,7 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take(" 20%\n", kNow) == "> 20%\n");
   }
 
-  TEST_CASE("the end of the stream completes what is there and nothing else") {
+  TEST_CASE("line prefixer: the end of the stream completes only pending bytes") {
     LinePrefixer prompt(">");
     CHECK(prompt.take("really? ", kNow).empty());
     CHECK(prompt.finish() == ">really? \n");
@@ -105,7 +105,7 @@ TEST_SUITE("line prefixer") {
     CHECK(prompt.finish().empty());
   }
 
-  TEST_CASE("a line over the limit is broken") {
+  TEST_CASE("line prefixer: a line over the limit is split") {
     LinePrefixer prefixer(">");
     const auto out = prefixer.take(std::string(2 * kConsoleLineBytesMax + 1, 'x'), kNow);
     const auto broken = ">" + std::string(kConsoleLineBytesMax, 'x') + "\n";
@@ -113,13 +113,13 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take("\n", kNow) == ">x\n");
   }
 
-  TEST_CASE("of a long line the beginning is shown while it is incomplete") {
+  TEST_CASE("line prefixer: the beginning of a long incomplete line is shown") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take(std::string(2 * kOpenLineBytesMax, 'x'), kNow).empty());
     CHECK(prefixer.open_line() == ">" + std::string(kOpenLineBytesMax, 'x'));
   }
 
-  TEST_CASE("a line is long if it is more than a prompt and nothing of it has been shown") {
+  TEST_CASE("line prefixer: an unshown line longer than a prompt is long") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take(std::string(kPromptBytesMax, 'x'), kNow).empty());
     CHECK_FALSE(prefixer.is_long());
@@ -130,13 +130,13 @@ TEST_SUITE("line prefixer") {
     CHECK_FALSE(prefixer.is_long());
   }
 
-  TEST_CASE("a line of exactly the limit is not broken") {
+  TEST_CASE("line prefixer: a line of exactly the limit is not split") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take(std::string(kConsoleLineBytesMax, 'x'), kNow).empty());
     CHECK(prefixer.take("\n", kNow) == ">" + std::string(kConsoleLineBytesMax, 'x') + "\n");
   }
 
-  TEST_CASE("how the stream is cut into pieces makes no difference") {
+  TEST_CASE("line prefixer: the pieces of a stream make no difference") {
     std::mt19937 random(7);
     std::string stream;
     for (int i = 0; i < 5000; ++i) stream += "ab\n\r"[random() % 4];
@@ -156,7 +156,7 @@ TEST_SUITE("line prefixer") {
 }
 
 TEST_SUITE("verbatim output") {
-  TEST_CASE("every byte comes out and nothing else, in whole lines where they end") {
+  TEST_CASE("verbatim output: all bytes pass in whole lines where possible") {
     LinePrefixer prefixer("", LinePrefixer::Form::verbatim);
     CHECK(prefixer.take("one\r\n\r10%\r20%\ntwo", kNow) == "one\r\n\r10%\r20%\n");
     CHECK_FALSE(prefixer.is_inside_line());
@@ -171,7 +171,7 @@ TEST_SUITE("verbatim output") {
     CHECK(prefixer.finish().empty());
   }
 
-  TEST_CASE("of a line over the limit no more than the limit is kept") {
+  TEST_CASE("verbatim output: a line over the limit is kept up to the limit") {
     LinePrefixer prefixer("", LinePrefixer::Form::verbatim);
     const std::string most(kConsoleLineBytesMax, 'x');
     CHECK(prefixer.take(most, kNow).empty());
@@ -182,20 +182,20 @@ TEST_SUITE("verbatim output") {
 }
 
 TEST_SUITE("progress bars") {
-  TEST_CASE("of a line that is written again and again only the last state comes out") {
+  TEST_CASE("progress bars: only the last state of a rewritten line is shown") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\r  0%\r 50%\r100%\ndone\n", kNow) == ">100%\n>done\n");
     CHECK(prefixer.take("1%\r2%\r\n", kNow) == ">2%\r\n");
   }
 
-  TEST_CASE("lines that end in carriage return and newline stay as they are") {
+  TEST_CASE("progress bars: lines with carriage return and newline are unchanged") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("one\r\ntwo\r", kNow) == ">one\r\n");
     CHECK(prefixer.take("\n", kNow) == ">two\r\n");
     CHECK(prefixer.take("\r\r\n", kNow) == ">\r\n");
   }
 
-  TEST_CASE("the open line is the present state, also while a return waits for its meaning") {
+  TEST_CASE("progress bars: the open line is the current state even after a return") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\r 10%", kNow).empty());
     CHECK(prefixer.is_rewritten());
@@ -206,7 +206,7 @@ TEST_SUITE("progress bars") {
     CHECK(prefixer.open_line() == "> 20%");
   }
 
-  TEST_CASE("a bar is flushed as a whole line, and not again if it ends as it was") {
+  TEST_CASE("progress bars: a bar is flushed as a line and once only") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\r 10%", kNow).empty());
     CHECK(prefixer.flush() == "> 10%\n");
@@ -221,7 +221,7 @@ TEST_SUITE("progress bars") {
     CHECK(prefixer.finish().empty());
   }
 
-  TEST_CASE("a bar that clears itself leaves nothing") {
+  TEST_CASE("progress bars: a bar that clears itself leaves nothing") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\r100%\r    \r", kNow).empty());
     CHECK_FALSE(prefixer.has_news());
@@ -230,13 +230,13 @@ TEST_SUITE("progress bars") {
     CHECK(prefixer.finish().empty());
   }
 
-  TEST_CASE("a bar that the stream ends with comes out") {
+  TEST_CASE("progress bars: a bar at the end of the stream is shown") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\r 10%\r", kNow).empty());
     CHECK(prefixer.finish() == "> 10%\n");
   }
 
-  TEST_CASE("a bar after a flushed prompt leaves the prompt where it is") {
+  TEST_CASE("progress bars: a bar after a flushed prompt leaves the prompt unchanged") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("loading", kNow).empty());
     CHECK(prefixer.flush() == ">loading");
@@ -244,7 +244,7 @@ TEST_SUITE("progress bars") {
     CHECK(prefixer.take("\n", kNow) == "> 10%\n");
   }
 
-  TEST_CASE("a bar that is longer than any line is broken") {
+  TEST_CASE("progress bars: a bar over the line limit is split") {
     LinePrefixer prefixer(">");
     const auto out = prefixer.take("\r" + std::string(kConsoleLineBytesMax + 1, 'x'), kNow);
     CHECK(out == ">" + std::string(kConsoleLineBytesMax, 'x') + "\n");
@@ -275,7 +275,7 @@ TEST_SUITE("time stamps") {
     return prefix;
   }
 
-  TEST_CASE("a line bears the time at which it began") {
+  TEST_CASE("time stamps: a line has the time of its first byte") {
     LinePrefixer prefixer(stamped());
     CHECK(prefixer.take("on", local_time(5, 42, 34, 657ms)).empty());
     CHECK(prefixer.take("e\ntwo\n", local_time(5, 42, 35, 8ms)) ==
@@ -284,14 +284,14 @@ TEST_SUITE("time stamps") {
           "2026-11-21 23:00:00.080 3|three\n");
   }
 
-  TEST_CASE("a progress bar bears the time of its present state") {
+  TEST_CASE("time stamps: a progress bar has the time of its current state") {
     LinePrefixer prefixer(stamped());
     CHECK(prefixer.take("\r10%", local_time(1, 0, 0, 0ms)).empty());
     CHECK(prefixer.take("\r20%", local_time(2, 0, 0, 0ms)).empty());
     CHECK(prefixer.take("\n", local_time(3, 0, 0, 0ms)) == "2026-11-21 02:00:00.000 3|20%\n");
   }
 
-  TEST_CASE("several stamps in one prefix are the same") {
+  TEST_CASE("time stamps: several stamps in one prefix are equal") {
     LinePrefix prefix;
     prefix.parts = {"a", "b", "c"};
     LinePrefixer prefixer(prefix);

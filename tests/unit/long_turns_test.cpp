@@ -56,14 +56,14 @@ struct Bench {
 }  // namespace
 
 TEST_SUITE("long turns") {
-  TEST_CASE("long turns are taken one after the other, and short work is done between them") {
+  TEST_CASE("LongTurns: long turns run one by one with short work between them") {
     Bench bench;
     for (const char letter : {'a', 'b', 'c'}) bench.start(letter, 2);
     bench.io.run();
     CHECK(bench.done == "a.a.b.c.b.c.");  // a asked again before b did
   }
 
-  TEST_CASE("turns of milliseconds leave as much time to others") {
+  TEST_CASE("LongTurns: turns of milliseconds leave equal time to others") {
     Bench bench;
     bench.start('a', 2, 10ms);
     bench.start('b', 2, 10ms);
@@ -91,7 +91,7 @@ TEST_SUITE("long turns") {
     CHECK(bench.done == "r");
   }
 
-  TEST_CASE("an exception in a turn ends the turn") {
+  TEST_CASE("LongTurns: an exception in a turn ends the turn") {
     Bench bench;
     asio::co_spawn(
         bench.io,
@@ -106,7 +106,7 @@ TEST_SUITE("long turns") {
     CHECK(bench.done == "a.");
   }
 
-  TEST_CASE("coroutines that wait for a turn when the loop is destroyed leave nothing") {
+  TEST_CASE("LongTurns: destroying the loop frees coroutines that wait for a turn") {
     Bench bench;
     for (int i = 0; i < 3; ++i) bench.start('a', 1);
     while (bench.done.empty()) bench.io.run_one();

@@ -43,7 +43,7 @@ const Refusal kRefusals[] = {
 }  // namespace
 
 TEST_SUITE("local ranks that are not there") {
-  TEST_CASE("the filter may name them, as torchrun's may, and a note says so") {
+  TEST_CASE("make plan: a filter may name absent local ranks with a note") {
     const auto plan = plan_of({"--local_ranks_filter=0,4", "--nproc_per_node=2", "train.py"});
     REQUIRE_FALSE(plan.notes.empty());
     CHECK(plan.notes.front() == "--local_ranks_filter: there is no local rank 4 among 2 workers");
@@ -54,7 +54,7 @@ TEST_SUITE("local ranks that are not there") {
 }
 
 TEST_SUITE("make plan") {
-  TEST_CASE("what one node cannot do is refused by name, never ignored") {
+  TEST_CASE("make plan: options unsupported on one node are rejected by name") {
     for (auto refusal : kRefusals) {
       refusal.arguments.emplace_back("train.py");
       const auto objections = objections_to(refusal.arguments);
@@ -63,13 +63,13 @@ TEST_SUITE("make plan") {
     }
   }
 
-  TEST_CASE("the number of workers behind the program is its argument, and a note says so") {
+  TEST_CASE("make plan: a worker number after the program is its argument with a note") {
     const auto plan = plan_of({"train.py", "--nproc-per-node=2"});
     CHECK(plan.workers.size() == 1);
     CHECK(plan.notes == Words{"--nproc-per-node follows the program, so it is passed to it"});
   }
 
-  TEST_CASE("an event handler of torchrun has no effect, and a warning says so") {
+  TEST_CASE("make plan: torchrun's event handler option is ignored with a warning") {
     const auto warnings_of = [](const std::string& handler) {
       return plan_of({"--event_log_handler=" + handler, "train.py"}).warnings;
     };
@@ -79,7 +79,7 @@ TEST_SUITE("make plan") {
     CHECK(warnings_of("").empty());
   }
 
-  TEST_CASE("an empty id or address is replaced as one that is not given, an empty role stays") {
+  TEST_CASE("make plan: an empty id or address gets the default and an empty role stays") {
     const auto plain = plan_of({"--nproc_per_node=2", "train.py"});
     for (const std::string name : {"rdzv_id", "master_addr", "local_addr"}) {
       CHECK_MESSAGE(plan_of({"--" + name + "=", "--nproc_per_node=2", "train.py"}) == plain, name);
@@ -87,7 +87,7 @@ TEST_SUITE("make plan") {
     CHECK(plan_of({"--role", "", "train.py"}).options.role.empty());
   }
 
-  TEST_CASE("filters need files to copy lines to") {
+  TEST_CASE("make plan: filters need log files") {
     const auto notes_of = [](Words arguments) {
       arguments.insert(arguments.end(), {"--duplicate_stdout_filters=a", "train.py"});
       return plan_of(arguments).notes;
@@ -99,7 +99,7 @@ TEST_SUITE("make plan") {
     CHECK(notes_of({"--tee=1", "--log_dir=/dev/null"}) == note);
   }
 
-  TEST_CASE("everything that stands against a plan is told at once") {
+  TEST_CASE("make plan: all problems are reported together") {
     const auto objections =
         objections_to({"--node_rank=2", "--logs_specs=a", "--nproc_per_node=gpu", "lost.py"});
     for (const auto* part : {"--node_rank=2", "--logs_specs", "--nproc_per_node=gpu", "lost.py"}) {
@@ -107,7 +107,7 @@ TEST_SUITE("make plan") {
     }
   }
 
-  TEST_CASE("defaults are one worker, a loopback store on a free port, no files and a random id") {
+  TEST_CASE("make plan: defaults are one worker and a loopback store and no files") {
     const auto plan = plan_of({"train.py", "--lr", "1"});
     REQUIRE(plan.workers.size() == 1);
     CHECK(plan.workers[0].arguments == Words{"/usr/bin/python3", "-u", "train.py", "--lr", "1"});
@@ -119,7 +119,7 @@ TEST_SUITE("make plan") {
     CHECK(plan.notes.empty());
   }
 
-  TEST_CASE("auto, cpu and gpu count what the process may use") {
+  TEST_CASE("make plan: auto and cpu and gpu count usable devices") {
     CHECK(plan_of({"--nproc_per_node=auto", "train.py"}).workers.size() == 4);
     CHECK(plan_of({"--nproc_per_node=auto", "train.py"}, with_gpus(2)).workers.size() == 2);
     CHECK(plan_of({"--nproc_per_node=cpu", "train.py"}, with_gpus(2)).workers.size() == 4);
@@ -131,7 +131,7 @@ TEST_SUITE("make plan") {
                    "CUDA_VISIBLE_DEVICES=-1 leaves none of the 8 GPUs visible"));
   }
 
-  TEST_CASE("a quota of the cgroup counts in whole CPUs, and is told of") {
+  TEST_CASE("make plan: a cgroup quota counts in whole CPUs and is reported") {
     auto facts = usual();
     facts.cpu_quota = 2.5;
     const auto plan = plan_of({"--nproc_per_node=cpu", "--omp_num_threads=1", "train.py"}, facts);
@@ -144,7 +144,7 @@ TEST_SUITE("make plan") {
     CHECK(plan_of({"--nproc_per_node=cpu", "train.py"}, facts).workers.size() == 4);
   }
 
-  TEST_CASE("a machine without a readable number of CPUs or with too many is told so") {
+  TEST_CASE("make plan: an unknown or excessive number of CPUs is reported") {
     auto facts = usual();
     facts.cpus.clear();
     CHECK(contains(objections_to({"--nproc_per_node=cpu", "train.py"}, facts), "give a number"));
@@ -153,12 +153,12 @@ TEST_SUITE("make plan") {
                    "1025 workers are more than the 1024"));
   }
 
-  TEST_CASE("macros become the local rank in arguments only") {
+  TEST_CASE("make plan: macros are replaced in arguments only") {
     const auto plan = plan_of({"--nproc_per_node=2", "trainer", "--out=r${local_rank}", "$$x"});
     CHECK(plan.workers[1].arguments == Words{"/opt/ddprun/bin/trainer", "--out=r1", "$x"});
   }
 
-  TEST_CASE("the older launcher's argument stands before the program's own, on demand only") {
+  TEST_CASE("make plan: the argument of the older launcher is prepended on request only") {
     auto facts = usual();
     const auto with = [&] {
       return plan_of({"--pass_local_rank", "train.py", "-x"}, facts).workers[0].arguments;
@@ -172,7 +172,7 @@ TEST_SUITE("make plan") {
           Words{"/usr/bin/python3", "-u", "train.py", "-x"});
   }
 
-  TEST_CASE("streams go where redirect and tee say, tee before redirect, rank by rank") {
+  TEST_CASE("make plan: streams follow redirect and tee for each rank and tee wins") {
     const auto plan = plan_of({"--nproc_per_node=3", "-r", "3", "-t", "0:1,2:2",
                                "--local_ranks_filter=0", "--log_dir=logs", "train.py"});
     CHECK(plan.workers[0].standard_output == StreamTarget::tee);
@@ -184,7 +184,7 @@ TEST_SUITE("make plan") {
     CHECK(plan.log_dir == "/home/me/logs");
   }
 
-  TEST_CASE("files without a folder go to a new temporary one, and to none with /dev/null") {
+  TEST_CASE("make plan: log files go to a temporary folder by default and nowhere with /dev/null") {
     CHECK(plan_of({"-r3", "train.py"}).log_dir == "/tmp/ddprun_abcd1234");
     CHECK(plan_of({"-t", "0:1", "train.py"}).log_dir == "/tmp/ddprun_abcd1234");
     CHECK_FALSE(plan_of({"-t", "0:0", "train.py"}).log_dir);
@@ -192,7 +192,7 @@ TEST_SUITE("make plan") {
     CHECK(plan_of({"--log_dir=/var/log/job", "train.py"}).log_dir == "/var/log/job");
   }
 
-  TEST_CASE("every attempt and worker has a folder of its own, whatever the run is called") {
+  TEST_CASE("make plan: every attempt and worker has its own folder for any run id") {
     auto plan = plan_of({"--rdzv_id=../a job", "train.py"});
     const auto folder = run_folder("/logs", plan);
     CHECK(folder == "/logs/.._a job_abcd1234");
@@ -203,7 +203,7 @@ TEST_SUITE("make plan") {
 }
 
 TEST_SUITE("store address") {
-  TEST_CASE("address and port come from the options in torchrun's order") {
+  TEST_CASE("store address: address and port follow torchrun's order of options") {
     struct Case {
       Words arguments;
       std::string host;
@@ -230,7 +230,7 @@ TEST_SUITE("store address") {
     }
   }
 
-  TEST_CASE("where rank 0 hosts the store, --master_port is its port and ddprun's is another") {
+  TEST_CASE("store address: with a store in rank 0 --master_port is its port only") {
     struct Case {
       Words arguments;
       int worker_port;
@@ -255,7 +255,7 @@ TEST_SUITE("store address") {
                    "    TORCHELASTIC_USE_AGENT_STORE=False\n"));
   }
 
-  TEST_CASE("torchrun's switch takes the store to rank 0 unless the option was given") {
+  TEST_CASE("store address: torchrun's switch moves the store to rank 0 unless overridden") {
     const auto facts = usual({{"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"}});
     CHECK(plan_of({"train.py"}, facts).worker_store_port == 0);
     CHECK_FALSE(plan_of({"--agent_store=on", "train.py"}, facts).worker_store_port);
@@ -263,7 +263,7 @@ TEST_SUITE("store address") {
     CHECK_FALSE(plan_of({"train.py"}, zero).worker_store_port);
   }
 
-  TEST_CASE("options that lose against others or have no effect are noted") {
+  TEST_CASE("store address: overridden or ineffective options are noted") {
     CHECK(plan_of({"--standalone", "--master_port=5", "train.py"}).notes ==
           Words{"--standalone: the store takes a free port, not the one given"});
     CHECK(plan_of({"--rdzv_conf=timeout=5", "train.py"}).notes ==
@@ -279,7 +279,7 @@ TEST_SUITE("store address") {
 }
 
 TEST_SUITE("describe plan") {
-  TEST_CASE("a dry run shows each worker's command, its files, and what the workers share once") {
+  TEST_CASE("describe plan: a dry run shows commands and files and common settings") {
     const auto text =
         describe_plan(plan_of({"--nproc_per_node=2", "-r1", "--log_dir=/logs", "--max_restarts=2",
                                "--rdzv_id=job", "train.py", "two words", "it's ${local_rank}"}));
@@ -298,7 +298,7 @@ TEST_SUITE("describe plan") {
     CHECK(text.find("    WORLD_SIZE=2\n") == text.rfind("    WORLD_SIZE=2\n"));
   }
 
-  TEST_CASE("a dry run shows where a stream goes that is filtered, tee'd or kept nowhere") {
+  TEST_CASE("describe plan: a dry run shows the target of each stream") {
     const auto streams = [](const Words& options) {
       auto arguments = options;
       arguments.insert(arguments.begin(), {"--nproc_per_node=2", "--rdzv_id=job"});

@@ -170,7 +170,7 @@ const BadSetting kBadSettings[] = {
 }  // namespace
 
 TEST_SUITE("options about nodes") {
-  TEST_CASE("options say where the rendezvous is, who hosts it and which place is wanted") {
+  TEST_CASE("many nodes: options set the rendezvous and its host and the node rank") {
     for (const auto& row : kPlaces) {
       CAPTURE(join(row.arguments, " "));
       const auto [plan, problems, warnings] = planned(row.arguments);
@@ -182,7 +182,7 @@ TEST_SUITE("options about nodes") {
     }
   }
 
-  TEST_CASE("etcd is asked at each of its endpoints, and any node may be elected host") {
+  TEST_CASE("many nodes: all etcd endpoints are used and any node may become host") {
     const auto [plan, problems, warnings] =
         planned({"--nnodes=1:4", "--rdzv_backend=etcd", "--rdzv_endpoint=e0,[::1]:7",
                  "--rdzv_id=job", "--rdzv_conf=etcd_lease_timeout=5,etcd_prefix=/mine",
@@ -200,7 +200,7 @@ TEST_SUITE("options about nodes") {
               .plan.etcd->port == 0);
   }
 
-  TEST_CASE("what cannot be done with several nodes is said") {
+  TEST_CASE("many nodes: options unsupported on several nodes are reported") {
     for (const auto& row : kRefusals) {
       const auto problems = join(planned(row.arguments).problems, "; ");
       CAPTURE(problems);
@@ -208,7 +208,7 @@ TEST_SUITE("options about nodes") {
     }
   }
 
-  TEST_CASE("a key of etcd gives a warning with another back-end") {
+  TEST_CASE("many nodes: an etcd key with another backend gives a warning") {
     const std::string conf = "--rdzv_conf=etcd_prefix=/a,etcd_lease_timeout=5,protocol=http";
     const auto warnings_with = [&](const std::string& backend) {
       const auto made = planned({"--nnodes=2", "--rdzv_backend=" + backend, "--rdzv_endpoint=a",
@@ -225,7 +225,7 @@ TEST_SUITE("options about nodes") {
     CHECK(warnings_with("etcd-v2").empty());
   }
 
-  TEST_CASE("all nodes agree on numbers, restarts, the run's name and the configuration") {
+  TEST_CASE("many nodes: all nodes compare numbers and restarts and run id and configuration") {
     auto options = options_of({"--nnodes=2:3", "--rdzv_backend=c10d", "--rdzv_endpoint=b",
                                "--max_restarts=4", "--security=open", "--no_python", "/bin/true"});
     options.from_config.hash = "h";
@@ -248,7 +248,7 @@ TEST_SUITE("options about nodes") {
     CHECK(run_id_of_nodes(options) == "mine");
   }
 
-  TEST_CASE("several nodes need a secret unless openness is asked for, or the name asks for it") {
+  TEST_CASE("many nodes: several nodes need a secret or explicitly open security") {
     const Words nodes = {"--nnodes=2", "--master_addr=a"};
     const auto with = [&](const std::string& option) { return Words{nodes[0], nodes[1], option}; };
     const auto refused = planned(nodes, false);
@@ -277,7 +277,7 @@ TEST_SUITE("options about nodes") {
     CHECK(both.problems == Words{"--security=open and --secret_file exclude each other"});
   }
 
-  TEST_CASE("the keys of --rdzv_conf set times, and the more special ones win") {
+  TEST_CASE("many nodes: keys of --rdzv_conf set times and specific ones take precedence") {
     for (const auto& row : kSettings) {
       std::vector<std::string> problems;
       CHECK(read_rdzv_conf(row.conf, problems).settings.*row.time == row.value);
@@ -285,7 +285,7 @@ TEST_SUITE("options about nodes") {
     }
   }
 
-  TEST_CASE("TLS to etcd has the keys of both of torchrun's backends for etcd") {
+  TEST_CASE("many nodes: TLS has the keys of both etcd backends of torchrun") {
     const auto read = [](const std::map<std::string, std::string>& conf) {
       std::vector<std::string> problems;
       const auto tls = read_rdzv_conf(conf, problems).etcd.tls;
@@ -306,7 +306,7 @@ TEST_SUITE("options about nodes") {
                           "--rdzv_conf=key=k: belongs to a certificate; give that, too (cert)"});
   }
 
-  TEST_CASE("is_host takes torchrun's words for yes and no, in any case") {
+  TEST_CASE("many nodes: is_host accepts torchrun's booleans in any case") {
     for (const std::string word : {"1", "true", "T", "Yes", "y", "0", "FALSE", "f", "no", "N"}) {
       std::vector<std::string> problems;
       const bool is_yes = std::string("1tTYy").find(word[0]) != std::string::npos;
@@ -315,7 +315,7 @@ TEST_SUITE("options about nodes") {
     }
   }
 
-  TEST_CASE("each wrong value of --rdzv_conf is named") {
+  TEST_CASE("many nodes: each invalid value of --rdzv_conf is named") {
     for (const auto& row : kBadSettings) {
       std::vector<std::string> problems;
       read_rdzv_conf({{row.key, row.value}}, problems);

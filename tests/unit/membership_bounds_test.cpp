@@ -46,7 +46,7 @@ std::size_t longest_of(const Talk& talk, NodeId node) {
 }  // namespace
 
 TEST_SUITE("membership bounds") {
-  TEST_CASE("a node's own words are cut before they are sent") {
+  TEST_CASE("membership bounds: texts of a node are cut before they are sent") {
     for (const auto& message :
          {NodeMessage(WorkersFailing{.reason = kEndless}), NodeMessage(Leave{.reason = kEndless}),
           NodeMessage(WorkersEnded{.not_started = kEndless,
@@ -64,7 +64,7 @@ TEST_SUITE("membership bounds") {
     CHECK(bytes_of(std::get<Send>(actions[0]).message) < 3000);
   }
 
-  TEST_CASE("what all nodes tell of their collectives is kept up to a bound") {
+  TEST_CASE("membership bounds: collective records of all nodes are kept up to a limit") {
     RoundFailures round;
     const std::string one(kFlightsBytesMax, 'f');
     for (int node = 0; node < 100; ++node) round.add_flights(one);
@@ -74,7 +74,7 @@ TEST_SUITE("membership bounds") {
     CHECK(outcome.flights.size() == kAllFlightsBytesMax / kFlightsBytesMax);
   }
 
-  TEST_CASE("a cut text says so, and ends with a whole character") {
+  TEST_CASE("membership bounds: a cut text is marked and ends with a whole character") {
     const std::string umlauts = "\xc3\xa4\xc3\xb6\xc3\xbc";
     std::string text;
     while (text.size() <= kReasonBytesMax) text += umlauts;
@@ -86,7 +86,7 @@ TEST_SUITE("membership bounds") {
     CHECK(std::get<Leave>(within_bounds(Leave{.reason = "short"})).reason == "short");
   }
 
-  TEST_CASE("exits are kept as far as they fit, the first ones first") {
+  TEST_CASE("membership bounds: the first exits that fit are kept") {
     std::vector<Failure> failures(kFailuresMax + 1);
     for (auto& failure : failures)
       failure.exit = WorkerExited{.error_message = std::string(kExitBytesMax / 5, 'r')};
@@ -96,7 +96,7 @@ TEST_SUITE("membership bounds") {
     CHECK_FALSE(failures[4].exit);
   }
 
-  TEST_CASE("an outcome over many nodes with much to say fits into a message") {
+  TEST_CASE("membership bounds: the largest outcome fits into a message") {
     constexpr int kNodes = 20;
     Settings settings{.run_id = "run", .nodes_min = kNodes, .nodes_max = kNodes};
     Talk talk(settings);
@@ -113,13 +113,13 @@ TEST_SUITE("membership bounds") {
     CHECK(longest_of<Finish>(talk, 1) <= kMessageBytesMax);
   }
 
-  TEST_CASE("a round of the most nodes with the longest names fits into a message") {
+  TEST_CASE("membership bounds: the largest round fits into a message") {
     const std::string name(kNameBytesMax, 'n');
     const RoundFormed formed{.nodes = std::vector(kRoundNodesMax, NodePlace{name, name, 1})};
     CHECK(bytes_of(CoordinatorMessage(formed)) <= kMessageBytesMax);
   }
 
-  TEST_CASE("names beyond a number are counted, not listed") {
+  TEST_CASE("membership bounds: further names are counted") {
     const std::vector<std::string> names(kNamesListedMax + 7, std::string(kNameBytesMax, 'n'));
     const auto text = describe_waiting(names, {}, Settings{});
     CHECK(text.ends_with("n and 7 more)"));

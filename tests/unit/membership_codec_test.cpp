@@ -113,14 +113,14 @@ bool is_refused(const std::string& bytes) {
 }  // namespace
 
 TEST_SUITE("membership codec") {
-  TEST_CASE("every message arrives as it was sent, in whatever pieces") {
+  TEST_CASE("membership codec: every message is decoded in pieces of any size") {
     for (const std::size_t piece : {1, 3, 64, 1 << 20}) {
       check_both_ways(kFromNodes, piece);
       check_both_ways(kFromCoordinator, piece);
     }
   }
 
-  TEST_CASE("lengths that no message has are refused before anything is kept for them") {
+  TEST_CASE("membership codec: invalid lengths are rejected before allocation") {
     CHECK(is_refused(std::string("\xff\xff\xff\xff", 4)));
     CHECK(is_refused(std::string("\0\0\0\0", 4)));
     const auto most = static_cast<std::uint32_t>(kMessageBytesMax);
@@ -130,7 +130,7 @@ TEST_SUITE("membership codec") {
     CHECK(is_refused(bytes));
   }
 
-  TEST_CASE("a message that is cut short, too long or of no kind is refused") {
+  TEST_CASE("membership codec: truncated or too long or unknown messages are rejected") {
     std::string bytes;
     append_message(bytes, kFromNodes[2]);
     auto shorter = bytes;
@@ -145,7 +145,7 @@ TEST_SUITE("membership codec") {
     CHECK(is_refused(unknown));
   }
 
-  TEST_CASE("a number that cannot be is refused") {
+  TEST_CASE("membership codec: invalid numbers are rejected") {
     const auto is_refused_as = [](const NodeMessage& message) {
       std::string bytes;
       append_message(bytes, message);
@@ -186,7 +186,7 @@ TEST_SUITE("membership codec") {
     }
   }
 
-  TEST_CASE("random bytes never harm the reader") {
+  TEST_CASE("membership codec: random bytes are handled safely") {
     std::mt19937 random(5);
     std::string good;
     for (const auto& message : kFromNodes) append_message(good, message);
@@ -199,7 +199,7 @@ TEST_SUITE("membership codec") {
     }
   }
 
-  TEST_CASE("nodes are ordered as people count, wanted ranks first, survivors as before") {
+  TEST_CASE("membership codec: nodes sort naturally after requested ranks and kept ones") {
     CHECK(natural_less("node2", "node10"));
     CHECK_FALSE(natural_less("node10", "node2"));
     CHECK(natural_less("node", "node1"));

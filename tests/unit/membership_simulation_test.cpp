@@ -59,11 +59,11 @@ std::vector<std::string> check_elections(std::uint64_t seed) {
 }  // namespace
 
 TEST_SUITE("membership simulation") {
-  TEST_CASE("whatever befalls the nodes, rounds do not overlap and the run ends in one way") {
+  TEST_CASE("membership simulation: rounds do not overlap and all nodes get one outcome") {
     for (std::uint64_t seed = 0; seed < kHistories; ++seed) check(seed, seed % 2 == 1);
   }
 
-  TEST_CASE("ranks, equal names and late news change nothing of that") {
+  TEST_CASE("membership simulation: invariants hold with ranks and equal names and late messages") {
     for (std::uint64_t seed = 0; seed < kHarshHistories; ++seed) {
       const auto outcome = simulate_harshly(seed);
       if (outcome.violations.empty()) continue;
@@ -72,8 +72,7 @@ TEST_SUITE("membership simulation") {
     }
   }
 
-  TEST_CASE(
-      "whoever coordinates, rounds do not overlap, are numbered once and cost what they should") {
+  TEST_CASE("membership simulation: invariants hold across elected coordinators") {
     int terms = 0;
     for (std::uint64_t seed = 0; seed < kElections; ++seed) {
       for (const auto& line : check_elections(seed)) terms += line.ends_with("is elected") ? 1 : 0;
@@ -81,8 +80,7 @@ TEST_SUITE("membership simulation") {
     CHECK(terms > static_cast<int>(kElections) / 2);
   }
 
-  TEST_CASE(
-      "no round has nodes that have long been cut from each other, and cuts cost no restart") {
+  TEST_CASE("membership simulation: cut nodes share no round and cuts use no restart") {
     int left_out = 0;
     for (std::uint64_t seed = 0; seed < kCuts; ++seed) {
       const auto outcome = simulate_cuts(seed);
@@ -94,7 +92,7 @@ TEST_SUITE("membership simulation") {
   }
 
   TEST_CASE(
-      "with standing cuts the nodes that reach each other succeed, or the run ends and names one") {
+      "membership simulation: with permanent cuts connected nodes succeed or a cut is named") {
     std::set<std::string> outcomes;
     for (std::uint64_t seed = 0; seed < kCuts; ++seed) {
       const auto outcome = simulate_standing_cuts(seed);
@@ -106,7 +104,7 @@ TEST_SUITE("membership simulation") {
     CHECK(outcomes == std::set<std::string>{"no_rendezvous", "succeeded"});
   }
 
-  TEST_CASE("no workers start beside what others have left, and a success that leaves it is one") {
+  TEST_CASE("membership simulation: no workers start beside leftover processes") {
     int leaves = 0;
     for (std::uint64_t seed = 0; seed < kLeftovers; ++seed) {
       const auto outcome = simulate_leftovers(seed);
@@ -118,20 +116,20 @@ TEST_SUITE("membership simulation") {
     CHECK(leaves > static_cast<int>(kLeftovers) / 10);
   }
 
-  TEST_CASE("histories that once went wrong go right") {
+  TEST_CASE("membership simulation: former failures pass") {
     for (const auto seed : kOldSeeds) check(seed);
     for (const auto seed : kOldSeedsWithSkewedClocks) check(seed, true);
     for (const auto seed : kOldSeedsOfElections) check_elections(seed);
   }
 
-  TEST_CASE("a seed gives the same history again") {
+  TEST_CASE("membership simulation: a seed reproduces its history") {
     CHECK(simulate_membership(7).history == simulate_membership(7).history);
     CHECK(simulate_membership(7).history != simulate_membership(8).history);
     CHECK(simulate_membership(7, true).history == simulate_membership(7, true).history);
     CHECK(simulate_membership(7, true).history != simulate_membership(7).history);
   }
 
-  TEST_CASE("the histories reach every way in which a run can end, and their faults bite") {
+  TEST_CASE("membership simulation: histories cover every outcome and faults have effects") {
     std::set<std::string> outcomes;
     int rounds = 0;
     int restarts = 0;

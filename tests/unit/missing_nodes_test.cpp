@@ -57,15 +57,14 @@ std::string word(const Talk& talk, NodeId node) {
 }  // namespace
 
 TEST_SUITE("missing nodes") {
-  TEST_CASE("they are named where their names are known") {
+  TEST_CASE("missing nodes: are named if their names are known") {
     for (const auto& row : kRows) {
       const Settings settings{.nodes_min = 3, .expected_nodes = row.expected};
       CHECK(describe_waiting(row.present, row.last_round, settings) == row.text);
     }
   }
 
-  TEST_CASE(
-      "the error after the join timeout counts and names the nodes that came, and those missing") {
+  TEST_CASE("missing nodes: the timeout error names present and missing nodes") {
     Settings settings{.nodes_min = 3, .expected_nodes = {"a", "b", "c"}};
     settings.join_timeout = 2s;
     CHECK(describe_shortage({"b"}, {}, settings) ==
@@ -75,7 +74,7 @@ TEST_SUITE("missing nodes") {
           "has not come back");
   }
 
-  TEST_CASE("a node that waits hears within half a second for what, and it alone") {
+  TEST_CASE("missing nodes: only a waiting node is notified within half a second") {
     Talk talk(settings(3, 3));
     talk.join(1, "a", 100);
     CHECK(talk.told<Waiting>(1).empty());
@@ -89,7 +88,7 @@ TEST_SUITE("missing nodes") {
     CHECK(talk.told<Waiting>(1).empty());
   }
 
-  TEST_CASE("a round that begins by then has nobody hear that it was waited for") {
+  TEST_CASE("missing nodes: a round that starts soon sends no notice") {
     Talk talk(settings(2, 2));
     talk.join(1, "a", 0);
     talk.join(2, "b", 500);
@@ -99,7 +98,7 @@ TEST_SUITE("missing nodes") {
     CHECK(talk.told<Waiting>(2).empty());
   }
 
-  TEST_CASE("nodes that come about the same time hear at the same time") {
+  TEST_CASE("missing nodes: nodes that join together are notified together") {
     Talk talk(settings(3, 3));
     talk.join(1, "a", 0);
     talk.join(2, "b", 249);
@@ -108,7 +107,7 @@ TEST_SUITE("missing nodes") {
     CHECK(word(talk, 1).starts_with("2 nodes"));
   }
 
-  TEST_CASE("they hear again each time that the interval is over") {
+  TEST_CASE("missing nodes: the notice is repeated at each interval") {
     auto with = settings(2, 2);
     with.waiting_notice = 7s;
     Talk talk(with);
@@ -121,14 +120,14 @@ TEST_SUITE("missing nodes") {
     CHECK(word(talk, 1) == "1 node of at least 2 is here (a); waiting for 53 s at most");
   }
 
-  TEST_CASE("nodes that are enough hear for how long more are waited for") {
+  TEST_CASE("missing nodes: enough nodes get the remaining wait") {
     Talk talk(settings(1, 2));
     talk.join(1, "a", 0);
     talk.pass(500);
     CHECK(word(talk, 1) == "1 node of at least 1 is here (a); waiting for more, for 10 s at most");
   }
 
-  TEST_CASE("survivors that are too few hear soon who is missing") {
+  TEST_CASE("missing nodes: too few remaining nodes are soon notified of the missing ones") {
     Talk talk(settings(2, 2));
     talk.join(1, "a", 0);
     talk.join(2, "b", 0);

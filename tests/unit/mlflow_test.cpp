@@ -76,7 +76,7 @@ const HttpAnswer kCreated = answer(200, {{"run", {{"info", {{"run_id", "new"}}}}
 }  // namespace
 
 TEST_SUITE("MLflow") {
-  TEST_CASE("a server's address is a host with an optional port and path") {
+  TEST_CASE("MLflow: a server address is a host with optional port and path") {
     using trainer::ServerAddress;
     const auto parse = [](const std::string& uri) {
       return trainer::parse_server_address(uri, "--mlflow");
@@ -87,7 +87,7 @@ TEST_SUITE("MLflow") {
           ServerAddress{"::1", "5000", "/ml/flow", "http://[::1]:5000/ml/flow"});
   }
 
-  TEST_CASE("other addresses are refused with a remedy") {
+  TEST_CASE("MLflow: other addresses are rejected with a remedy") {
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"https://host", "needs TLS, which is not supported; give the http:// address of a proxy"},
         {"sqlite:///mlflow.db", "is not the address of a tracking server; give http://HOST:PORT"},
@@ -113,7 +113,7 @@ TEST_SUITE("MLflow") {
     }
   }
 
-  TEST_CASE("an answer accepts, refuses, denies access or shows that MLflow is unavailable") {
+  TEST_CASE("MLflow: a response means success or refusal or denied access or unavailability") {
     struct Case {
       HttpAnswer answer;
       Verdict verdict;
@@ -147,7 +147,7 @@ TEST_SUITE("MLflow") {
     CHECK(trainer::read_answer({502, std::string(9000, '\n')}).problem.size() < 300);
   }
 
-  TEST_CASE("requests are those of MLflow's REST API") {
+  TEST_CASE("MLflow: requests follow MLflow's REST API") {
     const std::vector<trainer::Point> points = {{"Loss/train", 0.1, 7, 1000}};
     const auto logged = trainer::log_points("r", points);
     CHECK(method_of(logged) == "runs/log-batch");
@@ -167,7 +167,7 @@ TEST_SUITE("MLflow") {
           "tags.`ddprun.run_id` = \"it's\" and attributes.status != 'FINISHED'");
   }
 
-  TEST_CASE("a value is searchable unless a filter cannot quote it") {
+  TEST_CASE("MLflow: a value is searchable unless a filter cannot quote it") {
     for (const char* value : {"job", "it's", "a \"b\"", "a\\b", "a; b -- c"}) {
       CHECK_MESSAGE(trainer::is_searchable(value), value);
     }
@@ -176,7 +176,7 @@ TEST_SUITE("MLflow") {
     }
   }
 
-  TEST_CASE("a request is limited to what the server accepts, and may have any bytes") {
+  TEST_CASE("MLflow: requests respect the server's limits and may have any bytes") {
     const std::vector<trainer::Point> points(1001, {"a", 1, 1, 1});
     CHECK(json::parse(trainer::log_points("r", points).body).at("metrics").size() == 1000);
     trainer::Texts texts;
@@ -184,7 +184,7 @@ TEST_SUITE("MLflow") {
     CHECK(json::parse(trainer::log_texts("r", {}, texts).body).at("tags").size() == 100);
   }
 
-  TEST_CASE("a user and a password override a token") {
+  TEST_CASE("MLflow: user and password override a token") {
     CHECK(trainer::authorization_of("Aladdin", "open sesame", "token") ==
           "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
     CHECK(trainer::authorization_of("a", "b", "") == "Basic YTpi");
@@ -193,7 +193,7 @@ TEST_SUITE("MLflow") {
     CHECK(trainer::authorization_of("a", "", "").empty());
   }
 
-  TEST_CASE("a new training creates a run in the default experiment") {
+  TEST_CASE("MLflow: a new training creates a run in the default experiment") {
     MlflowSetup setup(description());
     CHECK(exchange(setup, {kDone, kCreated, kDone}) ==
           std::vector<std::string>{"runs/search", "runs/create", "runs/log-batch"});
@@ -204,7 +204,7 @@ TEST_SUITE("MLflow") {
     CHECK_FALSE(setup.lacks_earlier_run());
   }
 
-  TEST_CASE("a resumed training whose run is not found knows that") {
+  TEST_CASE("MLflow: a resumed training detects that its run is missing") {
     auto resumed = description();
     resumed.has_run = true;
     MlflowSetup deleted(resumed);
@@ -215,7 +215,7 @@ TEST_SUITE("MLflow") {
     CHECK_FALSE(found.lacks_earlier_run());
   }
 
-  TEST_CASE("an answer of a server of another kind is described, and a web page is not quoted") {
+  TEST_CASE("MLflow: a response of another server is described without quoting a web page") {
     const auto problem = [](unsigned status, const char* text) {
       return trainer::read_answer({status, text}).problem;
     };
@@ -224,7 +224,7 @@ TEST_SUITE("MLflow") {
     CHECK(problem(503, "busy") == "HTTP status 503: busy");
   }
 
-  TEST_CASE("an experiment is created unless it exists or another training creates it first") {
+  TEST_CASE("MLflow: an experiment is created if missing even with concurrent trainings") {
     auto named = description();
     named.experiment = "e";
     const auto there = answer(200, {{"experiment", {{"experiment_id", "3"}}}});
@@ -242,7 +242,7 @@ TEST_SUITE("MLflow") {
     CHECK(json::parse(raced.request().body).at("experiment_ids") == json({"3"}));
   }
 
-  TEST_CASE("a resumed training continues its run, and changed settings become tags") {
+  TEST_CASE("MLflow: a resumed training continues its run and changed settings become tags") {
     MlflowSetup setup(description());
     const json data = {
         {"metrics", {{{"key", "Loss"}, {"step", 30}}, {{"key", "Test"}}}},
@@ -260,7 +260,7 @@ TEST_SUITE("MLflow") {
     CHECK(setup.last_steps() == trainer::LastSteps{{"Loss", 30}, {"Test", 0}});
   }
 
-  TEST_CASE("a restart without a checkpoint continues the unfinished run of its run id") {
+  TEST_CASE("MLflow: a restart without a checkpoint continues the unfinished run of its id") {
     auto restarted = description();
     restarted.is_restart = true;
     MlflowSetup setup(restarted);
@@ -278,7 +278,7 @@ TEST_SUITE("MLflow") {
     CHECK(exchange(nameless, {kDone, kCreated})[1] == "runs/create");
   }
 
-  TEST_CASE("a run is not searched for by a value that a filter cannot quote") {
+  TEST_CASE("MLflow: a value that a filter cannot quote is not searched for") {
     auto odd = description();
     odd.tracking_id = "it's \"mine\"";
     odd.run_id = "job\\";
@@ -291,7 +291,7 @@ TEST_SUITE("MLflow") {
           std::vector<std::string>{"runs/search", "runs/create"});
   }
 
-  TEST_CASE("a refused search leads to a new run") {
+  TEST_CASE("MLflow: a rejected search leads to a new run") {
     auto restarted = description();
     restarted.is_restart = true;
     MlflowSetup setup(restarted);
@@ -299,7 +299,7 @@ TEST_SUITE("MLflow") {
           std::vector<std::string>{"runs/search", "runs/create"});
   }
 
-  TEST_CASE("a refused run, a refused experiment and denied access end the setup") {
+  TEST_CASE("MLflow: a rejected run or experiment or denied access ends the setup") {
     const HttpAnswer invalid = refused(400, "INVALID_PARAMETER_VALUE");
     const HttpAnswer absent = refused(404, "RESOURCE_DOES_NOT_EXIST");
     auto named = description();
@@ -325,7 +325,7 @@ TEST_SUITE("MLflow") {
     }
   }
 
-  TEST_CASE("a request is repeated after an unusable answer") {
+  TEST_CASE("MLflow: a request is retried after an unusable response") {
     MlflowSetup setup(description());
     const std::vector<HttpAnswer> unusable = {
         {0, "connection refused"}, {500, ""}, {200, "nonsense"}, answer(200, {{"runs", {1}}})};
@@ -339,7 +339,7 @@ TEST_SUITE("MLflow") {
     CHECK(method_of(setup.request()) == "runs/create");
   }
 
-  TEST_CASE("a run is ready without its parameters and tags if the server refuses them") {
+  TEST_CASE("MLflow: a run is ready even if its parameters and tags are rejected") {
     MlflowSetup setup(description());
     exchange(setup, {kDone, kCreated, refused(400, "X")});
     CHECK(setup.is_ready());

@@ -18,7 +18,7 @@ using ddprun::NameLookup;
 using namespace std::chrono_literals;
 
 TEST_SUITE("name lookup") {
-  TEST_CASE("a numeric address is found even after the deadline") {
+  TEST_CASE("name lookup: a numeric address is resolved even after the deadline") {
     for (const char* host : {"127.0.0.1", "::1"}) {
       const NameLookup found = look_up({.host = host, .port = 1}, Deadline::after(0s));
       CHECK(found.problem == "");
@@ -26,7 +26,7 @@ TEST_SUITE("name lookup") {
     }
   }
 
-  TEST_CASE("a name is found on another thread, with or without a deadline") {
+  TEST_CASE("name lookup: a name is resolved on another thread with or without a deadline") {
     if (!std::filesystem::exists("/etc/hosts")) {
       MESSAGE("this machine has no /etc/hosts, so that even localhost is unknown");
       return;
@@ -38,13 +38,13 @@ TEST_SUITE("name lookup") {
     }
   }
 
-  TEST_CASE("a name that does not exist is named") {
+  TEST_CASE("name lookup: an unknown name is reported") {
     const NameLookup found = look_up({.host = "no such host", .port = 1}, Deadline::after(20s));
     CHECK(found.problem.find("cannot look up no such host: ") == 0);
     CHECK(found.addresses == nullptr);
   }
 
-  TEST_CASE("a resolver that hangs is left alone at the deadline, and its late answer is dropped") {
+  TEST_CASE("name lookup: a hung lookup is abandoned at the deadline and its late result dropped") {
     // Destroyed when the abandoned look-up has ended.
     auto alive = std::make_shared<std::promise<void>>();
     const std::weak_ptr<std::promise<void>> watch = alive;

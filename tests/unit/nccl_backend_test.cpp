@@ -21,7 +21,7 @@ using namespace ddprun;
 using namespace ddprun::test;
 
 TEST_SUITE("nccl backend") {
-  TEST_CASE("random calls with buffers on devices and on the host give what one rank alone gets") {
+  TEST_CASE("nccl backend: random calls on device and host buffers equal the serial results") {
     for (const int ranks : {1, 2, 3, 4}) {
       CAPTURE(ranks);
       const CleanDevices clean;
@@ -35,7 +35,7 @@ TEST_SUITE("nccl backend") {
     }
   }
 
-  TEST_CASE("one rank alone needs no NCCL, and several say that they do") {
+  TEST_CASE("nccl backend: a single rank needs no NCCL and several report a missing one") {
     static const nccl::Libraries libraries{
         []() -> const nccl::NcclCalls& { throw Error(Errc::nccl, "NCCL cannot be loaded"); },
         &fake_cuda(), &emulated_kernels()};
@@ -55,7 +55,7 @@ TEST_SUITE("nccl backend") {
     }
   }
 
-  TEST_CASE("no communicator is made for ranks that never use their devices") {
+  TEST_CASE("nccl backend: no communicator is created for unused devices") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       std::vector<float> values(10, 1);
@@ -66,7 +66,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("a collective begins when the caller's stream has come to where it was called") {
+  TEST_CASE("nccl backend: a collective starts after preceding work of the caller's stream") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       const Stream stream;
@@ -85,7 +85,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("works are handed to the device one behind the other, and a stream waits for them") {
+  TEST_CASE("nccl backend: works run on the device in order and a stream can wait for them") {
     const CleanDevices clean;
     std::promise<void> may_go_on;
     const auto held = may_go_on.get_future().share();
@@ -111,7 +111,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("a stream waits for a work of the host by its end") {
+  TEST_CASE("nccl backend: a stream can wait for a host work") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       const Stream stream;
@@ -121,7 +121,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("memory on the device is zeroed, and outlives its group") {
+  TEST_CASE("nccl backend: device memory is zeroed and outlives its group") {
     const CleanDevices clean;
     std::shared_ptr<void> memory;
     run_ranks(device_ranks(1), [&](ProcessGroup& group) {
@@ -134,7 +134,7 @@ TEST_SUITE("nccl backend") {
     memory.reset();
   }
 
-  TEST_CASE("memory on another device than the rank's is refused, and none at all is some") {
+  TEST_CASE("nccl backend: memory on another device is rejected and an empty buffer is valid") {
     const CleanDevices clean;
     run_ranks(device_ranks(1), [](ProcessGroup& group) {
       CHECK_THROWS_WITH_AS(
@@ -144,7 +144,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("a thread keeps its device, unless it had chosen none") {
+  TEST_CASE("nccl backend: a thread keeps its current device if it has one") {
     const CleanDevices clean;
     const cuda::CudaCalls& calls = fake_cuda();
     const auto after_work_on = [&calls](int device) {
@@ -160,7 +160,7 @@ TEST_SUITE("nccl backend") {
     calls.set_device(0);
   }
 
-  TEST_CASE("a backend of the host alone has no memory on devices") {
+  TEST_CASE("nccl backend: a host-only backend has no device memory") {
     run_ranks(1, [](ProcessGroup& group) {
       CHECK_THROWS_WITH_AS(group.allocate(1, kDevice),
                            "process group \"default\": backend in_process does not support device "
@@ -169,7 +169,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("a buffer on a device that is not the rank's is refused") {
+  TEST_CASE("nccl backend: a buffer on another rank's device is rejected") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       std::vector<float> values(10);
@@ -181,7 +181,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("input and output lie on the same device") {
+  TEST_CASE("nccl backend: input and output must be on the same device") {
     const CleanDevices clean;
     run_ranks(device_ranks(1), [](ProcessGroup& group) {
       std::vector<float> input(10);
@@ -192,7 +192,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("averages of which NCCL would lose digits are refused") {
+  TEST_CASE("nccl backend: averages with a loss of precision in NCCL are rejected") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       std::vector<std::int32_t> values(10);
@@ -203,7 +203,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("a backend of the host alone refuses buffers on devices") {
+  TEST_CASE("nccl backend: a host-only backend rejects device buffers") {
     run_ranks(1, [](ProcessGroup& group) {
       std::vector<float> values(10);
       CHECK_THROWS_WITH_AS(

@@ -105,7 +105,7 @@ ChildEnd end_of_child_that_aborts(void (*fault)(NcclFaults& faults)) {
 }  // namespace
 
 TEST_SUITE("nccl failure") {
-  TEST_CASE("a wait for the device is a fiftieth too long at most, or 20 us, and 1 ms") {
+  TEST_CASE("nccl failure: polling delays a wait by a fiftieth within limits") {
     CHECK(nccl::pause_after(0us) == 20us);
     CHECK(nccl::pause_after(1ms) == 20us);
     CHECK(nccl::pause_after(4ms) == 80us);
@@ -113,7 +113,7 @@ TEST_SUITE("nccl failure") {
     CHECK(nccl::pause_after(24h) == 1ms);
   }
 
-  TEST_CASE("a rank that gives up ends the call of the others, which name it") {
+  TEST_CASE("nccl failure: a rank that times out ends the calls of others that name it") {
     const CleanDevices clean;
     std::latch have_met(3);
     run_ranks(device_ranks(3), [&](ProcessGroup& group) {
@@ -128,7 +128,7 @@ TEST_SUITE("nccl failure") {
     check_a_new_group(3);
   }
 
-  TEST_CASE("a collective that does not end fails at its deadline on all ranks") {
+  TEST_CASE("nccl failure: a hung collective fails at its deadline on all ranks") {
     const CleanDevices clean;
     GroupOptions options;
     options.collective_timeout = 10s;  // ample for the first call, which connects three ranks
@@ -149,7 +149,7 @@ TEST_SUITE("nccl failure") {
     check_a_new_group(3);
   }
 
-  TEST_CASE("an abort ends a collective under way on all ranks") {
+  TEST_CASE("nccl failure: an abort ends a pending collective on all ranks") {
     const CleanDevices clean;
     std::latch have_met(2);
     run_ranks(device_ranks(2), [&](ProcessGroup& group) {
@@ -166,7 +166,7 @@ TEST_SUITE("nccl failure") {
     check_a_new_group(2);
   }
 
-  TEST_CASE("what NCCL finds wrong on one rank ends the call of all of them") {
+  TEST_CASE("nccl failure: an NCCL error on one rank ends the call on all ranks") {
     struct Row {
       ncclResult_t fault;
       const char* own;
@@ -191,7 +191,7 @@ TEST_SUITE("nccl failure") {
     }
   }
 
-  TEST_CASE("a rank that cannot make the communicator's id tells the others why") {
+  TEST_CASE("nccl failure: a failure to create the unique id is reported to all ranks") {
     const CleanDevices clean;
     nccl_faults().unique_id = ncclSystemError;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
@@ -204,7 +204,7 @@ TEST_SUITE("nccl failure") {
     check_a_new_group(2);
   }
 
-  TEST_CASE("what is under way is revoked where NCCL can, and else the communicator is aborted") {
+  TEST_CASE("nccl failure: pending work is revoked if supported and otherwise aborted") {
     static auto older = fake_nccl();
     older.comm_revoke = nullptr;
     static nccl::Libraries with_older = fake_libraries();
@@ -242,7 +242,7 @@ TEST_SUITE("nccl failure") {
     check_a_new_group(2);
   }
 
-  TEST_CASE("a driver that hangs gives an error that names the device, and the others hear of it") {
+  TEST_CASE("nccl failure: a hung driver is an error that names the device on all ranks") {
     const CleanDevices clean;
     static nccl::Libraries impatient = fake_libraries();
     impatient.driver_timeout = 1s;
@@ -271,7 +271,7 @@ TEST_SUITE("nccl failure") {
     check_a_new_group(2);
   }
 
-  TEST_CASE("a process whose communicator cannot be let go of is ended") {
+  TEST_CASE("nccl failure: a process that cannot free its communicator is ended") {
     const std::string said =
         "ddprun: process group \"default\": NCCL has not let go of its communicator after 2 s; "
         "ending the process\n";

@@ -115,7 +115,7 @@ std::shared_ptr<void> allocate_registered(const ProcessGroup& group, std::size_t
 }  // namespace
 
 TEST_SUITE("nccl memory") {
-  TEST_CASE("buckets are registered once, and every step reduces them without copies") {
+  TEST_CASE("nccl memory: buckets are registered once and reduced without copies") {
     for (const int ranks : {2, 3}) {
       CAPTURE(ranks);
       const CleanDevices clean;
@@ -136,7 +136,7 @@ TEST_SUITE("nccl memory") {
     }
   }
 
-  TEST_CASE("buckets that are laid out anew are registered anew, and the old ones no more") {
+  TEST_CASE("nccl memory: rebuilt buckets replace the registered ones") {
     const CleanDevices clean;
     const Counts counts;
     auto options = kSmallBuckets;
@@ -162,7 +162,7 @@ TEST_SUITE("nccl memory") {
     CHECK(counts.registrations() > 2 * kBuckets);
   }
 
-  TEST_CASE("a rank alone and the sequence of PyTorch's collectives do without") {
+  TEST_CASE("nccl memory: a single rank and the compatible mode register nothing") {
     const CleanDevices clean;
     const Counts counts;
     run_ranks(device_ranks(1), [](ProcessGroup& group) { train(group); });
@@ -172,7 +172,7 @@ TEST_SUITE("nccl memory") {
     CHECK(counts.registrations() == 0);
   }
 
-  TEST_CASE("an NCCL that has no such memory copies, with the same results") {
+  TEST_CASE("nccl memory: an NCCL without registration copies with the same results") {
     for (const auto* table : {&table_without<&nccl::NcclCalls::mem_alloc>(),
                               &table_without<&nccl::NcclCalls::comm_register>()}) {
       const CleanDevices clean;
@@ -186,7 +186,7 @@ TEST_SUITE("nccl memory") {
     }
   }
 
-  TEST_CASE("memory that NCCL does not give is CUDA's, with the same results") {
+  TEST_CASE("nccl memory: CUDA memory replaces failed NCCL allocations with the same results") {
     const CleanDevices clean;
     nccl_faults().allocation = ncclUnhandledCudaError;
     const Counts counts;
@@ -197,7 +197,7 @@ TEST_SUITE("nccl memory") {
     CHECK(lines.get() == std::vector{refusal(0, reason), refusal(1, reason)});
   }
 
-  TEST_CASE("what one rank cannot register no rank keeps registered") {
+  TEST_CASE("nccl memory: a failed registration on one rank is undone on all") {
     const CleanDevices clean;
     nccl_faults().registration = ncclSystemError;
     const Counts counts;
@@ -214,7 +214,7 @@ TEST_SUITE("nccl memory") {
           std::vector{refusal(1, "ncclCommRegister of 20 bytes: an error of the fake")});
   }
 
-  TEST_CASE("an NCCL that is told not to register anything copies") {
+  TEST_CASE("nccl memory: disabled registration uses copies") {
     const CleanDevices clean;
     nccl_faults().only_seems_to_register = true;
     Lines lines;
@@ -224,7 +224,7 @@ TEST_SUITE("nccl memory") {
     CHECK(lines.get() == std::vector{refusal(0, reason), refusal(1, reason)});
   }
 
-  TEST_CASE("before the ranks have met on their devices there is nothing to register with") {
+  TEST_CASE("nccl memory: nothing is registered before the ranks have a communicator") {
     const CleanDevices clean;
     Lines lines;
     run_ranks(device_ranks(2, {.log = lines.log()}), [](ProcessGroup& group) {
@@ -234,7 +234,7 @@ TEST_SUITE("nccl memory") {
     CHECK(lines.get() == std::vector{refusal(0, "ncclCommRegister of 100 bytes: no communicator")});
   }
 
-  TEST_CASE("it is zeroed, and freed before or after its communicator") {
+  TEST_CASE("nccl memory: is zeroed and freed before or after its communicator") {
     const CleanDevices clean;
     std::vector<std::shared_ptr<void>> kept(2);
     run_ranks(device_ranks(2), [&](ProcessGroup& group) {
@@ -257,7 +257,7 @@ TEST_SUITE("nccl memory") {
     kept.clear();
   }
 
-  TEST_CASE("memory is registered and freed while collectives are under way") {
+  TEST_CASE("nccl memory: can be registered and freed during collectives") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       meet(group);
@@ -272,7 +272,7 @@ TEST_SUITE("nccl memory") {
     });
   }
 
-  TEST_CASE("buckets are freed after an abort, and the next round registers its own") {
+  TEST_CASE("nccl memory: buckets are freed after an abort and the next group registers its own") {
     for (const auto* table :
          {&fake_device_table(), &table_without<&nccl::NcclCalls::comm_revoke>()}) {
       const CleanDevices clean;
@@ -298,7 +298,7 @@ TEST_SUITE("nccl memory") {
     }
   }
 
-  TEST_CASE("memory that outlives an aborted communicator is freed, and not deregistered") {
+  TEST_CASE("nccl memory: memory that outlives an aborted communicator is not deregistered") {
     for (const auto* table :
          {&fake_device_table(), &table_without<&nccl::NcclCalls::comm_revoke>()}) {
       const CleanDevices clean;

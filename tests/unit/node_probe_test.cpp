@@ -56,18 +56,18 @@ class ProbedNode {
 }  // namespace
 
 TEST_SUITE("node probe") {
-  TEST_CASE("a node tells where it can be probed when it joins") {
+  TEST_CASE("node probe: a node sends its probe address when it joins") {
     CHECK(ProbedNode().join.probe == ProbeAddress{"10.0.0.7", 4000});
   }
 
-  TEST_CASE("a probe is answered once, under its number") {
+  TEST_CASE("node probe: a probe has one response with its number") {
     ProbedNode node;
     const int serial = node.ask(5);
     CHECK(node.answers(serial, {1, 2}) == std::vector<NodeMessage>{Probed{5, {1, 2}}});
     CHECK(node.answers(serial, {1, 2}).empty());
   }
 
-  TEST_CASE("the result of an earlier probe does not answer a later one") {
+  TEST_CASE("node probe: the result of an earlier probe is not used for a later one") {
     ProbedNode node;
     const int first = node.ask(5);
     const int second = node.ask(6);
@@ -75,7 +75,7 @@ TEST_SUITE("node probe") {
     CHECK(node.answers(second, {}) == std::vector<NodeMessage>{Probed{6, {}}});
   }
 
-  TEST_CASE("a node takes part in four probes at a time and ignores further ones") {
+  TEST_CASE("node probe: a node runs four probes at a time and ignores more") {
     ProbedNode node;
     std::vector<int> serials;
     for (std::uint32_t number = 1; number <= 4; ++number) serials.push_back(node.ask(number));
@@ -84,7 +84,7 @@ TEST_SUITE("node probe") {
     CHECK(node.ask(6) != 0);
   }
 
-  TEST_CASE("the result of a probe over a lost connection does not answer one of the same number") {
+  TEST_CASE("node probe: the result of a lost connection is not used for an equal number") {
     ProbedNode node;
     const int first = node.ask(1);
     node.take(ConnectionLost{"reset"});

@@ -24,7 +24,7 @@ Join ranked(const Talk& talk, const std::string& name) {
 }  // namespace
 
 TEST_SUITE("node return") {
-  TEST_CASE("a node that comes back takes its own rank over from its former connection") {
+  TEST_CASE("node return: a node that reconnects replaces its former connection") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     Join join = talk.join_of("a");
     join.node_rank = 0;
@@ -44,7 +44,7 @@ TEST_SUITE("node return") {
     CHECK(talk.told<RoundFormed>(3)[0].node_rank == 1);
   }
 
-  TEST_CASE("an agent that comes back before the first round takes its place over at once") {
+  TEST_CASE("node return: an agent that reconnects before the first round joins at once") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     const Join join = ranked(talk, "a");
     talk.send(1, join, 0);
@@ -54,7 +54,7 @@ TEST_SUITE("node return") {
     CHECK(talk.has<CloseConnection>());
   }
 
-  TEST_CASE("what an agent has said over an earlier connection does not replace a later one") {
+  TEST_CASE("node return: messages of an older connection do not replace later ones") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     auto join = talk.join_of("a");
     join.connection = 2;
@@ -67,7 +67,7 @@ TEST_SUITE("node return") {
     CHECK(talk.told<RoundFormed>(1).size() == 1);
   }
 
-  TEST_CASE("another node does not take a rank over") {
+  TEST_CASE("node return: another node cannot take a rank") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     talk.send(1, ranked(talk, "a"), 0);
     talk.send(2, ranked(talk, "b"), 200);
@@ -75,7 +75,7 @@ TEST_SUITE("node return") {
     CHECK(talk.told<Refused>(2)[0].reason == "--node_rank=0 is that of a already");
   }
 
-  TEST_CASE("an agent that was started anew has its place when the one before is lost") {
+  TEST_CASE("node return: a restarted agent gets its rank when the old one is lost") {
     for (const bool is_silent : {false, true}) {
       CAPTURE(is_silent);
       Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
@@ -100,7 +100,7 @@ TEST_SUITE("node return") {
     }
   }
 
-  TEST_CASE("the place of a node that leaves is waited for, by one of its name or of another") {
+  TEST_CASE("node return: a node of any name waits for the rank of a leaving node") {
     for (const auto* name : {"a", "b"}) {
       CAPTURE(name);
       Talk talk({.run_id = "run", .nodes_min = 1, .nodes_max = 1});
@@ -123,7 +123,7 @@ TEST_SUITE("node return") {
     }
   }
 
-  TEST_CASE("with a long lease an agent hears that it waits, and in the end that the other lives") {
+  TEST_CASE("node return: with a long lease a duplicate agent is notified and finally rejected") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2, .lease = 30s});
     talk.send(1, ranked(talk, "a"), 0);
     talk.send(2, ranked(talk, "a"), 1000);
@@ -140,7 +140,7 @@ TEST_SUITE("node return") {
     CHECK(is_refused);
   }
 
-  TEST_CASE("an agent that was started twice is told so while the other one lives") {
+  TEST_CASE("node return: a duplicate agent is rejected while the other one lives") {
     Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     talk.send(1, ranked(talk, "a"), 0);
     talk.send(2, ranked(talk, "a"), 1000);
@@ -155,7 +155,7 @@ TEST_SUITE("node return") {
     CHECK(talk.has<CloseConnection>());
   }
 
-  TEST_CASE("an agent that waits for its place may go, and finds the run ended") {
+  TEST_CASE("node return: a waiting agent can leave and gets the outcome later") {
     Talk talk({.run_id = "run", .nodes_min = 1, .nodes_max = 1});
     talk.send(1, ranked(talk, "a"), 0);
     talk.send(2, ranked(talk, "a"), 100);

@@ -97,7 +97,7 @@ void for_each_plan(const std::function<void(const NodeLayout&, const LanePlan&, 
 }  // namespace
 
 TEST_SUITE("node schedule") {
-  TEST_CASE("a layout knows where every rank is") {
+  TEST_CASE("node schedule: a layout has the position of every rank") {
     const NodeLayout layout({2, 1, 3});
     CHECK(layout.nodes() == 3);
     CHECK(layout.ranks() == 6);
@@ -113,7 +113,7 @@ TEST_SUITE("node schedule") {
     }
   }
 
-  TEST_CASE("neighbours are mutual, and every rank has one on each other node") {
+  TEST_CASE("node schedule: neighbours are mutual with one on each other node") {
     for (const auto& spread : all_spreads()) {
       const NodeLayout layout(spread);
       for (int rank = 0; rank < layout.ranks(); ++rank) {
@@ -129,7 +129,7 @@ TEST_SUITE("node schedule") {
     }
   }
 
-  TEST_CASE("lanes, and the parts of a lane, are disjoint and cover the message") {
+  TEST_CASE("node schedule: lanes and their parts are disjoint and cover the message") {
     for_each_plan([](const NodeLayout& layout, const LanePlan& plan, std::size_t elements) {
       std::size_t next = 0;
       for (int lane = 0; lane < layout.lanes(); ++lane) {
@@ -143,7 +143,7 @@ TEST_SUITE("node schedule") {
     });
   }
 
-  TEST_CASE("contributions to every element reach its owner from every other node") {
+  TEST_CASE("node schedule: contributions reach the owner of each element from all nodes") {
     for_each_plan([](const NodeLayout& layout, const LanePlan& plan, std::size_t) {
       const auto all =
           step_of_all(plan, layout, [](const LanePlan& p, int rank) { return p.to_owners(rank); });
@@ -159,7 +159,7 @@ TEST_SUITE("node schedule") {
     });
   }
 
-  TEST_CASE("owners' parts give every mover its whole lane, or those of one node") {
+  TEST_CASE("node schedule: movers receive their whole lane or one node's part") {
     for_each_plan([](const NodeLayout& layout, const LanePlan& plan, std::size_t elements) {
       for (int target = -1; target < layout.nodes(); ++target) {
         std::vector<Copy> copies(static_cast<std::size_t>(layout.ranks()), Copy(elements));
@@ -181,7 +181,7 @@ TEST_SUITE("node schedule") {
     });
   }
 
-  TEST_CASE("what one node has reaches the movers of all in two steps") {
+  TEST_CASE("node schedule: data of one node reaches all movers in two steps") {
     for_each_plan([](const NodeLayout& layout, const LanePlan& plan, std::size_t elements) {
       for (int root = 0; root < layout.nodes(); ++root) {
         std::vector<Copy> copies(static_cast<std::size_t>(layout.ranks()), Copy(elements));

@@ -54,7 +54,7 @@ NodeStateMachine running(bool is_host = false) {
 }  // namespace
 
 TEST_SUITE("node part") {
-  TEST_CASE("a coordinator that says that the node has to wait is not taken for a silent one") {
+  TEST_CASE("node: a coordinator that requests waiting is not considered silent") {
     NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{}, at(0));
@@ -67,7 +67,7 @@ TEST_SUITE("node part") {
     CHECK(of<Disconnect>(part.apply(NodeTimePassed{}, at(73'000))).size() == 1);
   }
 
-  TEST_CASE("a node that comes again tells how long ago it heard of its latest round") {
+  TEST_CASE("node: a node that reconnects sends the age of its latest round") {
     NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{}, at(0));
@@ -80,7 +80,7 @@ TEST_SUITE("node part") {
     CHECK(std::get<Join>(says[0].message).since_round == 1s);
   }
 
-  TEST_CASE("a refused connection is tried again until the join timeout, then the node gives up") {
+  TEST_CASE("node: a refused connection is retried until the join timeout") {
     Settings settings;
     settings.join_timeout = 10s;
     NodeStateMachine part(Join{}, settings, at(0));
@@ -98,7 +98,7 @@ TEST_SUITE("node part") {
           "connection refused; gave up after 10 s (join_timeout)");
   }
 
-  TEST_CASE("what keeps a node from connecting is told after a second, then each 30 s") {
+  TEST_CASE("node: connection problems are reported after 1 s and then every 30 s") {
     Settings settings;
     settings.join_timeout = 100s;
     NodeStateMachine part(Join{}, settings, at(0));
@@ -115,7 +115,7 @@ TEST_SUITE("node part") {
     CHECK(told == std::vector{1000, 31'000, 61'000, 91'000});
   }
 
-  TEST_CASE("a node reports a run that has succeeded without it") {
+  TEST_CASE("node: a run that succeeded without the node is reported") {
     NodeStateMachine part(Join{.run_id = "r"}, Settings{.rejoin_timeout = 7'500ms}, at(0));
     part.start(at(0));
     const auto actions = part.apply(JoinRejected{RunOutcome{}}, at(100));
@@ -128,7 +128,7 @@ TEST_SUITE("node part") {
     CHECK(of<EndRun>(actions).size() == 1);
   }
 
-  TEST_CASE("how a run ended is told as news to those alone that took no part in it") {
+  TEST_CASE("node: only nodes outside the run report the outcome as news") {
     const RunOutcome failed{.result = RunResult::failed, .reason = "rank 1 failed"};
     struct Row {
       RunOutcome outcome;
@@ -165,7 +165,7 @@ TEST_SUITE("node part") {
     CHECK(outcome.reason == "a was asked to stop");
   }
 
-  TEST_CASE("another round is a warning unless the one before was ended in order") {
+  TEST_CASE("node: a wait for another round is a warning unless the last one ended in order") {
     for (const bool is_orderly : {false, true}) {
       auto part = joined();
       const auto is_warning = [&] {
@@ -181,14 +181,14 @@ TEST_SUITE("node part") {
     }
   }
 
-  TEST_CASE("the node speaks six times in a lease") {
+  TEST_CASE("node: six heartbeats are sent per lease") {
     auto part = joined();
     CHECK(part.next_wake() == at(510));
     CHECK(says<Heartbeat>(part.apply(NodeTimePassed{}, at(510))));
     CHECK(part.next_wake() == at(1010));
   }
 
-  TEST_CASE("without answers the node kills its workers before its lease has run out elsewhere") {
+  TEST_CASE("node: without responses workers are killed before the lease expires") {
     auto part = running();
     for (int now = 510; now < 2500; now += 500) part.apply(NodeTimePassed{}, at(now));
     // The join was sent at 0 and read later, so the coordinator's lease ends after 3000.
@@ -199,7 +199,7 @@ TEST_SUITE("node part") {
     CHECK(of<Disconnect>(actions).size() == 1);
   }
 
-  TEST_CASE("an answer extends the lease from when its question was sent") {
+  TEST_CASE("node: a response extends the lease from the time of its request") {
     auto part = running();
     part.apply(NodeTimePassed{}, at(510));
     part.apply(MessageReceived{HeartbeatAnswer{1}}, at(900));
@@ -220,7 +220,7 @@ TEST_SUITE("node part") {
     CHECK(of<GuardUntil>(actions)[0].end == Time::max());
   }
 
-  TEST_CASE("an agent that was stopped too long gives its round up before it hears anything") {
+  TEST_CASE("node: an agent stopped for too long first gives up its round") {
     const std::vector<NodeEvent> firsts = {
         MessageReceived{StopWorkers{0, "another round"}}, MessageReceived{HeartbeatAnswer{1}},
         OwnWorkersFailing{"rank 0 was killed"},           OwnWorkersEnded{},
@@ -242,7 +242,7 @@ TEST_SUITE("node part") {
     CHECK(of<EndWorkers>(actions).size() == 1);
   }
 
-  TEST_CASE("a node that has lost the rendezvous comes back only after its workers have ended") {
+  TEST_CASE("node: a node reconnects only after its workers have ended") {
     auto part = running();
     auto actions = part.apply(ConnectionLost{"closed"}, at(100));
     CHECK(of<Connect>(actions).empty());
@@ -255,7 +255,7 @@ TEST_SUITE("node part") {
     CHECK(std::get<Join>(of<Send>(actions)[0].message).last_round == 0);
   }
 
-  TEST_CASE("a rendezvous that does not come back ends the run on this node") {
+  TEST_CASE("node: a rendezvous that does not return ends the run on this node") {
     auto part = joined();
     auto actions = part.apply(ConnectionLost{"its connection was closed"}, at(100));
     Time now = at(100);
@@ -267,7 +267,7 @@ TEST_SUITE("node part") {
     CHECK(of<EndRun>(actions)[0].outcome.result == RunResult::no_rendezvous);
   }
 
-  TEST_CASE("who accepts a connection and says nothing is given up") {
+  TEST_CASE("node: a rendezvous that accepts and never responds is given up") {
     NodeStateMachine part(Join{}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{}, at(0));
@@ -277,7 +277,7 @@ TEST_SUITE("node part") {
     CHECK(of<Connect>(actions).size() == 1);
   }
 
-  TEST_CASE("a rendezvous that hangs is waited for until the limit and no longer") {
+  TEST_CASE("node: a hung rendezvous is waited for until the limit") {
     auto part = joined();
     auto actions = part.apply(ConnectionLost{"its connection was closed"}, at(100));
     CHECK(part.give_up() == at(30'100));
@@ -297,7 +297,7 @@ TEST_SUITE("node part") {
           "something else, such as a torchrun; gave up after 30 s (rejoin_timeout)");
   }
 
-  TEST_CASE("what the limit cuts off at once does not hide what was the matter") {
+  TEST_CASE("node: an attempt cut off by the limit does not hide the earlier error") {
     for (const bool is_connected : {false, true}) {
       NodeStateMachine part(Join{}, Settings{.join_timeout = 1s}, at(0));
       part.start(at(0));
@@ -312,7 +312,7 @@ TEST_SUITE("node part") {
     }
   }
 
-  TEST_CASE("a node that leaves says so first and ends when its workers have") {
+  TEST_CASE("node: a leaving node first notifies and ends after its workers") {
     auto part = running();
     auto actions = part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(100));
     CHECK(says<Leave>(actions));
@@ -324,7 +324,7 @@ TEST_SUITE("node part") {
     CHECK(outcome.signal == 15);
   }
 
-  TEST_CASE("a node that cannot start workers again leaves before it reports their end") {
+  TEST_CASE("node: a node that cannot start workers leaves before it reports their end") {
     auto part = running();
     const auto actions = part.apply(OwnWorkersEnded{.still_running = "process 7"}, at(100));
     const auto said = of<Send>(actions);
@@ -336,7 +336,7 @@ TEST_SUITE("node part") {
     CHECK(of<EndRun>(actions)[0].outcome.result == RunResult::interrupted);
   }
 
-  TEST_CASE("a node whose workers have succeeded stays, whatever they have left running") {
+  TEST_CASE("node: a successful node stays even with leftover processes") {
     const OwnWorkersEnded ended{.have_succeeded = true, .still_running = "process 7"};
     for (const bool is_host : {false, true}) {
       auto part = running(is_host);
@@ -351,7 +351,7 @@ TEST_SUITE("node part") {
     }
   }
 
-  TEST_CASE("a node with processes left of a success leaves in place of another round") {
+  TEST_CASE("node: a successful node with leftover processes leaves instead of a new round") {
     auto part = running();
     part.apply(OwnWorkersEnded{.have_succeeded = true, .still_running = "process 7"}, at(100));
     auto next = kRound;
@@ -365,7 +365,7 @@ TEST_SUITE("node part") {
     CHECK(part.has_ended());
   }
 
-  TEST_CASE("the node beside the coordinator stays until the outcome") {
+  TEST_CASE("node: the host's node stays until the outcome") {
     auto part = running(true);
     part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(100));
     part.apply(OwnWorkersEnded{}, at(200));
@@ -374,7 +374,7 @@ TEST_SUITE("node part") {
     CHECK(part.has_ended());
   }
 
-  TEST_CASE("the node beside the coordinator joins before it leaves, or nobody would hear of it") {
+  TEST_CASE("node: the host's node joins before it leaves so that others are notified") {
     for (const bool is_connected : {false, true}) {
       NodeStateMachine part({.run_id = "r", .name = "a", .is_host = true}, {}, at(0));
       part.start(at(0));
@@ -388,14 +388,14 @@ TEST_SUITE("node part") {
     }
   }
 
-  TEST_CASE("a node that is asked to leave before it has joined ends at once") {
+  TEST_CASE("node: a stop before joining ends the node at once") {
     NodeStateMachine part({.run_id = "r", .name = "b"}, {}, at(0));
     part.start(at(0));
     part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(1));
     CHECK(part.has_ended());
   }
 
-  TEST_CASE("an outcome that comes while workers run takes effect when they have ended") {
+  TEST_CASE("node: an outcome during a round takes effect after the workers end") {
     auto part = running();
     auto actions = part.apply(MessageReceived{Finish{{.reason = "over"}}}, at(100));
     CHECK(of<EndWorkers>(actions).size() == 1);
@@ -404,13 +404,13 @@ TEST_SUITE("node part") {
     CHECK(of<EndRun>(actions)[0].outcome.reason == "over");
   }
 
-  TEST_CASE("an order that concerns an older round is not obeyed") {
+  TEST_CASE("node: a request for an older round is ignored") {
     auto part = running();
     CHECK(of<EndWorkers>(part.apply(MessageReceived{StopWorkers{-1, "late"}}, at(100))).empty());
     CHECK(of<EndWorkers>(part.apply(MessageReceived{StopWorkers{0, "now"}}, at(100))).size() == 1);
   }
 
-  TEST_CASE("a round that comes out of turn is not taken part in") {
+  TEST_CASE("node: an out of order round is ignored") {
     auto part = running();
     part.apply(OwnWorkersEnded{}, at(100));
     const auto actions = part.apply(MessageReceived{kRound}, at(200));
@@ -418,7 +418,7 @@ TEST_SUITE("node part") {
     CHECK(of<Disconnect>(actions).size() == 1);
   }
 
-  TEST_CASE("a round without a place for the node is not taken part in") {
+  TEST_CASE("node: a round without a rank for the node is ignored") {
     const auto changed = [](void (*change)(RoundFormed&)) {
       auto round = kRound;
       change(round);
@@ -437,7 +437,7 @@ TEST_SUITE("node part") {
     }
   }
 
-  TEST_CASE("a refusal without a proof ends the node only if it is repeated for 30 s") {
+  TEST_CASE("node: an unauthenticated refusal ends the node only if repeated for 30 s") {
     NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     const MessageReceived unproven{Refused{"unknown secret"}, false};
@@ -469,7 +469,7 @@ TEST_SUITE("node part") {
     }
   }
 
-  TEST_CASE("a refusal ends the node with its reason") {
+  TEST_CASE("node: a refusal ends the node with its reason") {
     NodeStateMachine part(Join{}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{}, at(0));

@@ -52,7 +52,7 @@ NodeStateMachine with_workers(Time term_end) {
 }  // namespace
 
 TEST_SUITE("an agent that did not run") {
-  TEST_CASE("says for how long, and that its workers are gone if its lease has ended meanwhile") {
+  TEST_CASE("suspended agent: reports the time and whether its workers are gone") {
     struct Row {
       int now;
       const char* end;
@@ -75,7 +75,7 @@ TEST_SUITE("an agent that did not run") {
 }
 
 TEST_SUITE("node beside an elected coordinator") {
-  TEST_CASE("its workers are guarded until the term ends, if that is before the lease") {
+  TEST_CASE("elected host's node: its workers are guarded until the earlier of term and lease") {
     auto part = with_workers(at(2000));
     CHECK(part.next_wake() == at(500));
     part.apply(NodeTimePassed{}, at(500));
@@ -85,7 +85,7 @@ TEST_SUITE("node beside an elected coordinator") {
     CHECK(guarded_until(part.apply(TermRenewed{at(9000)}, at(530))) == at(3000));
   }
 
-  TEST_CASE("at the end of the term it kills its workers, however long its lease still is") {
+  TEST_CASE("elected host's node: the end of the term kills its workers") {
     auto part = with_workers(at(2000));
     part.apply(NodeTimePassed{}, at(1990));
     part.apply(MessageReceived{HeartbeatAnswer{1}}, at(1995));
@@ -95,12 +95,14 @@ TEST_SUITE("node beside an elected coordinator") {
     CHECK(has<EndWorkers>(actions));
   }
 
-  TEST_CASE("a renewal that it reads after the end of the term comes too late") {
+  TEST_CASE("elected host's node: a renewal read after the term is too late") {
     auto part = with_workers(at(2000));
     CHECK(has<EndWorkers>(part.apply(TermRenewed{at(2400)}, at(2100))));
   }
 
-  TEST_CASE("a round that was formed before the end of the term does not begin after it") {
+  TEST_CASE(
+      "elected host's node: a round formed before the end of the term does not start after "
+      "it") {
     NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{at(2000)}, at(0));
@@ -108,7 +110,7 @@ TEST_SUITE("node beside an elected coordinator") {
     CHECK_FALSE(has<StartWorkers>(part.apply(MessageReceived{kRound}, at(2100))));
   }
 
-  TEST_CASE("a term that it has had before does not count where another coordinates") {
+  TEST_CASE("elected host's node: an earlier term does not count with another coordinator") {
     auto part = with_workers(Time::max());
     CHECK_FALSE(guarded_until(part.apply(TermRenewed{at(100)}, at(50))));
     CHECK(part.next_wake() == at(500));

@@ -22,7 +22,7 @@ std::string shown(const ConsoleSettings& settings, const std::vector<Event>& eve
 }  // namespace
 
 TEST_SUITE("console of several nodes") {
-  TEST_CASE("several nodes meet first, and each says how the run ended for all") {
+  TEST_CASE("console: several nodes report the rendezvous and one outcome") {
     const RunStarted started = {.run_id = "job",
                                 .program = "train.py",
                                 .local_world_size = 2,
@@ -39,7 +39,7 @@ TEST_SUITE("console of several nodes") {
           "succeeded\n");
   }
 
-  TEST_CASE("a node that leaves says that it has left, not that the run has ended") {
+  TEST_CASE("console: a leaving node reports its own leave instead of the end of the run") {
     RunFinished finished;
     finished.result = RunResult::interrupted;
     finished.attempts = 2;
@@ -52,7 +52,7 @@ TEST_SUITE("console of several nodes") {
           "143: this node was asked to stop by SIGTERM\n");
   }
 
-  TEST_CASE("a node that has waited long enough for others says that they have not ended") {
+  TEST_CASE("console: a successful node whose wait expires reports unfinished nodes") {
     RunFinished finished;
     finished.attempts = 1;
     finished.reason = "the workers of this node succeeded, and those of others have not ended";
@@ -63,7 +63,7 @@ TEST_SUITE("console of several nodes") {
           "and those of others have not ended\n");
   }
 
-  TEST_CASE("for another ddprun each line is marked, the report at its end, too") {
+  TEST_CASE("console: lines for another ddprun are marked including the report") {
     RunFinished finished;
     finished.result = RunResult::failed;
     const ConsoleSettings settings = {.node = "a", .columns = 60, .mark = "<m>"};

@@ -22,7 +22,7 @@ constexpr int kOwners[8] = {};
 }  // namespace
 
 TEST_SUITE("open lines") {
-  TEST_CASE("each owner has one row, which is drawn over in place") {
+  TEST_CASE("open lines: each owner has one row that is overwritten") {
     OpenLines lines;
     TinyTerminal terminal(kSize.columns);
     CHECK(lines.set(&kOwners[0], "[0]: 10%"));
@@ -44,7 +44,7 @@ TEST_SUITE("open lines") {
     CHECK(lines.draw(kSize).empty());
   }
 
-  TEST_CASE("a line that is completed goes on where its prompt was drawn") {
+  TEST_CASE("open lines: a completed line continues at its prompt") {
     OpenLines lines;
     TinyTerminal terminal(kSize.columns);
     lines.set(&kOwners[0], "[0]: (Pdb) ");
@@ -57,7 +57,9 @@ TEST_SUITE("open lines") {
     CHECK(terminal.rows() == Rows{"[0]: (Pdb) p 6*7", "42", "[0]: (Pdb)"});
   }
 
-  TEST_CASE("a line is drawn anew if it is not the only row or not as it was drawn") {
+  TEST_CASE(
+      "open lines: a completed line is redrawn unless its prompt is the only and unchanged "
+      "row") {
     OpenLines lines;
     CHECK_FALSE(lines.complete(&kOwners[0], "text\n"));
     lines.set(&kOwners[0], "prompt");
@@ -76,7 +78,7 @@ TEST_SUITE("open lines") {
     CHECK_FALSE(cut.complete(&kOwners[0], too_long + "\n"));
   }
 
-  TEST_CASE("complete lines stand above the open ones") {
+  TEST_CASE("open lines: complete lines are above open ones") {
     OpenLines lines;
     TinyTerminal terminal(kSize.columns);
     lines.set(&kOwners[0], "[0]: 10%");
@@ -90,14 +92,14 @@ TEST_SUITE("open lines") {
     CHECK(lines.erase().empty());
   }
 
-  TEST_CASE("what changes nothing is told so") {
+  TEST_CASE("open lines: an update without effect is reported as such") {
     OpenLines lines;
     CHECK_FALSE(lines.set(&kOwners[0], ""));
     CHECK(lines.set(&kOwners[0], "a"));
     CHECK_FALSE(lines.set(&kOwners[0], "a"));
   }
 
-  TEST_CASE("a row never reaches the terminal's last column, where it might wrap") {
+  TEST_CASE("open lines: a row does not reach the last column") {
     OpenLines lines;
     TinyTerminal terminal(kSize.columns);
     for (int i = 0; i < 3; ++i) {
@@ -107,7 +109,7 @@ TEST_SUITE("open lines") {
     CHECK(terminal.rows() == Rows{std::string(19, 'c')});
   }
 
-  TEST_CASE("at most half of the rows are taken, the last of them counts the rest") {
+  TEST_CASE("open lines: at most half of the rows are used and the last one counts the rest") {
     OpenLines lines;
     TinyTerminal terminal(kSize.columns);
     for (const auto& owner : kOwners) lines.set(&owner, "x");
@@ -120,7 +122,7 @@ TEST_SUITE("open lines") {
     CHECK(terminal.rows() == Rows{"("});
   }
 
-  TEST_CASE("after the terminal was left nothing that stands there is drawn over") {
+  TEST_CASE("open lines: rows from before a suspension are not overwritten") {
     OpenLines lines;
     TinyTerminal terminal(kSize.columns);
     lines.set(&kOwners[0], "10%");
@@ -137,14 +139,14 @@ TEST_SUITE("open lines") {
 }
 
 TEST_SUITE("a line in a row") {
-  TEST_CASE("it is cut by characters, not by bytes") {
+  TEST_CASE("open line: is cut by characters") {
     CHECK(fit_to_row("\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88|", 2) == "\xe2\x96\x88\xe2\x96\x88");
     CHECK(fit_to_row("abc", 3) == "abc");
     CHECK(fit_to_row("abcd", 3) == "abc");
     CHECK(fit_to_row("", 3).empty());
   }
 
-  TEST_CASE("a character that takes two columns counts as two, and none is cut in half") {
+  TEST_CASE("open line: wide characters count as two columns and are not split") {
     CHECK(fit_to_row("\u65e5\u672c\u8a9e", 6) == "\u65e5\u672c\u8a9e");
     CHECK(fit_to_row("\u65e5\u672c\u8a9e", 5) == "\u65e5\u672c");
     CHECK(fit_to_row("a\uac00", 2) == "a");
@@ -152,18 +154,18 @@ TEST_SUITE("a line in a row") {
     CHECK(fit_to_row("\u00e9\u2588\u2501", 3) == "\u00e9\u2588\u2501");
   }
 
-  TEST_CASE("bytes that are no characters take a column each") {
+  TEST_CASE("open line: each invalid byte uses a column") {
     CHECK(fit_to_row("\xff\xc3|\xe6\x97", 3) == "??|");
     CHECK(fit_to_row("\x9b\x80\x80", 2) == "??");
     CHECK(fit_to_row("\xe6", 2) == "?");
     CHECK(fit_to_row("\xe0\x80\x9b", 80) == "???");
   }
 
-  TEST_CASE("colours stay, take no room and end with the line") {
+  TEST_CASE("open line: colours use no columns and end with the line") {
     CHECK(fit_to_row("\x1b[1;31mabc\x1b[0md", 3) == "\x1b[1;31mabc\x1b[0m\x1b[0m");
   }
 
-  TEST_CASE("what would move the cursor goes") {
+  TEST_CASE("open line: cursor movements are removed") {
     CHECK(fit_to_row("a\x1b[Ab\x1b[2Kc\b\ad\te\x1b(f\x1b[", 80) == "abcd ef");
     CHECK(fit_to_row("a\u009bAb", 80) == "aAb");
     CHECK(fit_to_row("a\x1b[1\vmb\x1bmc", 80) == "abc");

@@ -18,7 +18,7 @@ using namespace ddprun::test;
 using namespace std::chrono_literals;
 
 TEST_SUITE("command line environment") {
-  TEST_CASE("PET_ variables give defaults which arguments override") {
+  TEST_CASE("option table: PET_ variables are defaults that arguments override") {
     const Variables variables = {{"PET_NPROC_PER_NODE", "3"}, {"PET_MAX_RESTARTS", "2"},
                                  {"PET_REDIRECTS", "0:1"},    {"PET_STANDALONE", "1"},
                                  {"PET_MODULE", "0"},         {"PET_RDZV_ID", "job"}};
@@ -32,32 +32,31 @@ TEST_SUITE("command line environment") {
     CHECK(options.rdzv_id == "job");
   }
 
-  TEST_CASE("a wrong value names its variable, once per variable") {
+  TEST_CASE("option table: an invalid value names its variable once") {
     const auto problems =
         problems_of({"train.py"}, {{"PET_MAX_RESTARTS", "three"}, {"PET_NO_PYTHON", "yes"}});
     CHECK(contains(problems, "PET_MAX_RESTARTS=three: is not an integer"));
     CHECK(contains(problems, "PET_NO_PYTHON=yes: is not an integer (0 for off, 1 for on)"));
   }
 
-  TEST_CASE("a wrong value that an argument overrides does no harm") {
+  TEST_CASE("option table: an overridden invalid value is ignored") {
     CHECK(options_of({"--max_restarts=1", "x.py"}, {{"PET_MAX_RESTARTS", "three"}}).max_restarts ==
           1);
   }
 
-  TEST_CASE("an empty variable counts as not set") {
+  TEST_CASE("option table: an empty variable is unset") {
     CHECK(options_of({"x.py"}, {{"PET_MAX_RESTARTS", ""}, {"PET_STANDALONE", ""}}) ==
           options_of({"x.py"}));
   }
 
-  TEST_CASE("options without a variable ignore it") {
+  TEST_CASE("option table: options without a variable ignore it") {
     CHECK(options_of({"x.py"}, {{"PET_NUMA_BINDING", "node"},
                                 {"PET_USE_ENV", "1"},
                                 {"PET_LOGS_SPECS", "x"},
                                 {"PET_EVENTS", "f"}}) == options_of({"x.py"}));
   }
 
-  TEST_CASE(
-      "torchrun's option and variables for the prefix yield to --prefix, and name themselves") {
+  TEST_CASE("option table: --prefix overrides torchrun's option and variables") {
     const std::string option = "--log-line-prefix-template=${rank}:";
     const std::string variable = "PET_LOG_LINE_PREFIX_TEMPLATE";
     const auto expected = options_of({"--prefix=${rank}:", "x.py"});
@@ -69,7 +68,7 @@ TEST_SUITE("command line environment") {
                    "--log_line_prefix_template=${host}: has no field"));
   }
 
-  TEST_CASE("the older variable of the shutdown timeout yields to PET_ and to the argument") {
+  TEST_CASE("option table: PET_ and the argument override the older shutdown variable") {
     const std::string older = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
     CHECK(options_of({"x.py"}, {{older, "7"}}).shutdown_timeout == 7s);
     CHECK(options_of({"x.py"}, {{older, "7"}, {"PET_SHUTDOWN_TIMEOUT", "8"}}).shutdown_timeout ==
@@ -80,7 +79,7 @@ TEST_SUITE("command line environment") {
 }
 
 TEST_SUITE("option table") {
-  TEST_CASE("names are unique, in small letters, and help is given for each") {
+  TEST_CASE("option table: names are unique and lower case and have help") {
     std::set<std::string_view> names;
     std::set<char> letters;
     for (const auto& entry : option_table()) {
@@ -93,7 +92,7 @@ TEST_SUITE("option table") {
     }
   }
 
-  TEST_CASE("torchrun's abbreviations stay unambiguous whatever ddprun adds") {
+  TEST_CASE("option table: torchrun's abbreviations stay unambiguous") {
     for (const auto& own : option_table()) {
       if (!own.is_own()) continue;
       for (const auto& entry : option_table()) {
@@ -105,7 +104,7 @@ TEST_SUITE("option table") {
 }
 
 TEST_SUITE("completion of a shell") {
-  TEST_CASE("it is printed for the name by which the program was called") {
+  TEST_CASE("shell completion: is printed for the command name") {
     const auto printed = [](const std::string& shell, const std::string& name) {
       const auto parsed = parse_command_line({"--print-completion", shell}, lookup_in({}), 80,
                                              {name, CompatMode::torchrun});
@@ -116,20 +115,20 @@ TEST_SUITE("completion of a shell") {
     CHECK(contains(printed("zsh", "ddprun"), "--nproc_per_node="));
   }
 
-  TEST_CASE("a shell without one is the only problem") {
+  TEST_CASE("shell completion: an unsupported shell is the only problem reported") {
     CHECK(problems_of({"--print_completion=tcsh"}) ==
           "ddprun: --print_completion=tcsh: must be bash or zsh\nTry 'ddprun --help'.\n");
   }
 }
 
 TEST_SUITE("hints") {
-  TEST_CASE("words of other launchers for the number of workers are understood") {
+  TEST_CASE("hints: worker options of other launchers are understood") {
     for (const std::string word : {"--nprocs=2", "--num_processes", "--num-gpus=8", "-np"}) {
       CHECK_MESSAGE(contains(problems_of({word}), "did you mean --nproc_per_node?"), word);
     }
   }
 
-  TEST_CASE("a program that was taken for a value is not missed, too") {
+  TEST_CASE("hints: a program taken as a value is not also reported missing") {
     const auto problems = problems_of({"--max_restarts", "t.py"});
     CHECK(contains(problems, "--max_restarts=t.py: is not an integer"));
     CHECK_FALSE(contains(problems, "no program given"));
@@ -137,7 +136,7 @@ TEST_SUITE("hints") {
 }
 
 TEST_SUITE("help text") {
-  TEST_CASE("every option is in it and lines keep to the terminal's width") {
+  TEST_CASE("help: every option is listed within the terminal width") {
     for (const int columns : {60, 80, 100}) {
       const auto parsed = parse_command_line({"--help"}, lookup_in({}), columns);
       const auto text = std::get<HelpText>(parsed).text;
@@ -156,8 +155,7 @@ TEST_SUITE("help text") {
 }
 
 TEST_SUITE("command line robustness") {
-  TEST_CASE(
-      "whatever the arguments and variables are, there is an answer: a plan, problems or help") {
+  TEST_CASE("command line: any arguments give a plan or problems or help") {
     std::mt19937 random(20261121);
     const auto any = [&](std::size_t count) {
       return std::uniform_int_distribution<std::size_t>(0, count - 1)(random);

@@ -31,7 +31,7 @@ Talk newcomer_at(int now) {
 }  // namespace
 
 TEST_SUITE("orderly end") {
-  TEST_CASE("a loss or a failure while a round ends in an orderly way makes it urgent, once") {
+  TEST_CASE("orderly end: a loss or failure makes an orderly end urgent once") {
     for (const bool is_loss : {true, false}) {
       CAPTURE(is_loss);
       auto talk = newcomer_at(2100);
@@ -44,8 +44,7 @@ TEST_SUITE("orderly end") {
     }
   }
 
-  TEST_CASE(
-      "what befalls workers that were asked to stop for a newcomer costs nothing, and is told") {
+  TEST_CASE("orderly end: failures of workers stopped for a new node use no restart") {
     auto talk = newcomer_at(2100);
     talk.send(2, WorkersFailing{0, "rank 1 was killed by SIGABRT", true}, 2200);
     CHECK_FALSE(talk.told<StopWorkers>(1)[0].is_orderly);
@@ -56,7 +55,7 @@ TEST_SUITE("orderly end") {
           "node4 has joined; meanwhile rank 1 was killed by SIGABRT");
   }
 
-  TEST_CASE("a worker that failed before it was asked to stop for a newcomer costs a restart") {
+  TEST_CASE("orderly end: a failure before the stop for a new node uses a restart") {
     auto talk = newcomer_at(2100);
     talk.send(2, WorkersFailing{0, "rank 1 was killed by SIGABRT", false}, 2101);
     const Failure failure{.ran_seconds = 60, .description = "rank 1 was killed by SIGABRT"};
@@ -65,7 +64,7 @@ TEST_SUITE("orderly end") {
     CHECK(talk.coordination().restarts_used() == 1);
   }
 
-  TEST_CASE("a worker whose peers were asked to stop a little earlier may fail at no cost") {
+  TEST_CASE("orderly end: a failure shortly after the stop of peers uses no restart") {
     auto talk = newcomer_at(2100);
     talk.send(2, WorkersFailing{0, "rank 1 lost its peers", false}, 2101);
     const Failure failure{.is_victim = true, .description = "rank 1 lost its peers"};
@@ -74,7 +73,7 @@ TEST_SUITE("orderly end") {
     CHECK(talk.coordination().restarts_used() == 0);
   }
 
-  TEST_CASE("peers of a node that leaves may fail at no cost, asked to stop or not") {
+  TEST_CASE("orderly end: failures of peers of a leaving node use no restart") {
     auto talk = newcomer_at(2100);
     talk.send(3, Leave{"was asked to stop"}, 2110);
     talk.send(2, WorkersFailing{0, "rank 1 failed", false}, 2120);
@@ -83,7 +82,7 @@ TEST_SUITE("orderly end") {
     CHECK(talk.told<RoundFormed>(4)[0].restarts_used == 0);
   }
 
-  TEST_CASE("a run whose workers had all succeeded has, whoever comes or leaves meanwhile") {
+  TEST_CASE("orderly end: a run with all workers successful succeeds regardless of later changes") {
     for (const bool is_leave : {false, true}) {
       CAPTURE(is_leave);
       auto talk = newcomer_at(2100);
@@ -99,7 +98,7 @@ TEST_SUITE("orderly end") {
     }
   }
 
-  TEST_CASE("workers that were asked to stop, or whose peers are lost, may not have succeeded") {
+  TEST_CASE("orderly end: stopped workers and peers of lost nodes may not count as successful") {
     for (const bool is_lost : {false, true}) {
       CAPTURE(is_lost);
       auto talk = newcomer_at(2100);
@@ -114,7 +113,7 @@ TEST_SUITE("orderly end") {
     }
   }
 
-  TEST_CASE("a new node that cannot execute its workers leaves and the others continue") {
+  TEST_CASE("orderly end: a new node that cannot execute its workers leaves alone") {
     auto talk = newcomer_at(2100);
     for (const NodeId node : {1, 2, 3}) talk.send(node, WorkersEnded{.round = 0}, 2200);
     REQUIRE(talk.told<RoundFormed>(4).size() == 1);
@@ -132,7 +131,7 @@ TEST_SUITE("orderly end") {
     CHECK(talk.told<RoundFormed>(1)[0].restarts_used == 0);
   }
 
-  TEST_CASE("a run of which too few nodes, or not the host, can execute workers ends for all") {
+  TEST_CASE("orderly end: a run without enough executable nodes ends for all") {
     for (const bool is_host : {false, true}) {
       CAPTURE(is_host);
       Talk talk({.run_id = "run", .nodes_min = is_host ? 1 : 2, .nodes_max = 2});

@@ -54,7 +54,7 @@ constexpr std::uint16_t kTwoHundredFiftySix = 0x4380;
 }  // namespace
 
 TEST_SUITE("reducer and gradients in the caller's memory") {
-  TEST_CASE("they are averaged where they are, in every step, accumulated ones too") {
+  TEST_CASE("caller's gradients: are averaged in place in every step") {
     for (const int ranks : {1, 2, 4}) {
       const auto errors = errors_of_ranks(ranks, [ranks](ProcessGroup& group) {
         OwnModel model(9);
@@ -78,7 +78,7 @@ TEST_SUITE("reducer and gradients in the caller's memory") {
     }
   }
 
-  TEST_CASE("one that no rank used stays as it is, one that some used does not") {
+  TEST_CASE("caller's gradients: an unused gradient is unchanged unless another rank uses it") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       OwnModel model(7);
       auto options = summing();
@@ -97,7 +97,8 @@ TEST_SUITE("reducer and gradients in the caller's memory") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("what was accumulated there counts though the last step does not use it") {
+  TEST_CASE(
+      "caller's gradients: accumulated values count even if the last step does not use them") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       OwnModel model;
       auto options = summing();
@@ -116,7 +117,7 @@ TEST_SUITE("reducer and gradients in the caller's memory") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("half gradients add up in float32 over steps and ranks, where halves would be stuck") {
+  TEST_CASE("caller's gradients: half gradients accumulate in float32 over steps and ranks") {
     // In bfloat16, 256 + 1 is 256.
     for (const bool static_graph : {false, true}) {
       const auto errors = errors_of_ranks(2, [static_graph](ProcessGroup& group) {
@@ -145,7 +146,7 @@ TEST_SUITE("reducer and gradients in the caller's memory") {
     }
   }
 
-  TEST_CASE("the backward pass may write float32 gradients of half parameters itself") {
+  TEST_CASE("caller's gradients: backward passes can write float32 gradients of half parameters") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       std::vector<std::uint16_t> values(3, kOne);
       GradientReducer reducer(group, {{"w", {values.data(), 3, DataType::bfloat16}}}, {},
@@ -162,7 +163,7 @@ TEST_SUITE("reducer and gradients in the caller's memory") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("memory that does not fit is refused") {
+  TEST_CASE("caller's gradients: unsuitable memory is rejected") {
     auto groups = ProcessGroup::create_in_process(1);
     std::vector<float> memory(10);
     const auto make = [&](const Buffer& gradient, bool wide) {
@@ -181,7 +182,7 @@ TEST_SUITE("reducer and gradients in the caller's memory") {
     CHECK(make({memory.data(), 10, DataType::bfloat16}, true) == "");
   }
 
-  TEST_CASE("an average that divides first has PyTorch's rounding") {
+  TEST_CASE("caller's gradients: an average that divides first rounds like PyTorch") {
     const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
       std::vector<float> value(1);
       GradientReducer reducer(group, {{"w", as_buffer(value.data(), 1)}}, {}, {.pre_divide = true});
