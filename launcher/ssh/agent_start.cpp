@@ -20,12 +20,13 @@ namespace ddprun::ssh {
 
 namespace {
 
-/// The starter sends the task as soon as the connection is open; a person at a terminal does not.
+/// The starter sends the task immediately after the connection is open; a user at a terminal does
+/// not.
 constexpr auto kTaskLimit = std::chrono::seconds(60);
 
 constexpr const char* kInput = "standard input of ddprun agent-over-ssh";
 
-/// Reads exactly `size` bytes from standard input: what follows is for the supervisor.
+/// Reads exactly `size` bytes from standard input; the following bytes are for the supervisor.
 std::string read_bytes(std::size_t size, Deadline deadline) {
   std::string bytes(size, '\0');
   std::size_t done = 0;

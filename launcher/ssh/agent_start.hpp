@@ -1,5 +1,5 @@
-// The agent's side of a start over ssh: turns the task on standard input into the command line with
-// which a user would have started the agent.
+// The agent's side of a start over ssh: converts the task on standard input into the command line
+// with which a user would have started the agent.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -13,7 +13,7 @@ struct AgentStart {
   std::vector<std::string> arguments;
   std::string config_text;  ///< content of the file that the arguments name; it may not exist here
   UniqueFd secret;          ///< file that the arguments name; keep it open; -1: no secret
-  std::string mark;         ///< begins the agent's own lines
+  std::string mark;         ///< prefix of the agent's own lines
   int columns = 0;          ///< width of the terminal that shows the output
 };
 

@@ -34,7 +34,7 @@ bool is_forwarded(int signal) {
 
 class Supervisor {
  public:
-  /// `ready`: the agent writes its mark there once it has read its task.
+  /// `ready`: the agent writes its mark to it after it has read its task.
   Supervisor(pid_t agent, UniqueFd ready)
       : agent_(agent),
         ready_(std::move(ready)),
@@ -57,7 +57,7 @@ class Supervisor {
       if (signals.revents != 0) forward_own_signal();
       if (ready.revents != 0 && !read_mark()) {
         ready.fd = -1;
-        // Until then it is the agent that reads standard input.
+        // Until then the agent reads standard input.
         if (!mark_.empty()) input.fd = STDIN_FILENO;
       }
       if (input.revents != 0 && !forward_signals()) input.fd = -1;
@@ -117,7 +117,7 @@ class Supervisor {
   std::string mark_;    ///< empty: the agent has not read a task
 };
 
-/// In the child: undoes what only the supervisor needs.
+/// Runs in the child: reverts settings that only the supervisor needs.
 void become_agent(pid_t supervisor, const sigset_t& signals) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The supervisor may have ended before the request.

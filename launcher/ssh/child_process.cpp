@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 // A network file system can delay exec.
 constexpr auto kExecLimit = 60s;
 
-// A process that ssh leaves behind for other sessions (ControlPersist) holds its standard error.
+// A process that ssh starts for other sessions (ControlPersist) keeps its standard error open.
 constexpr auto kStreamGrace = 2s;
 
 // Capacity of a pipe.

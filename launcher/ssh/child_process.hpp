@@ -1,5 +1,5 @@
-// A process with pipes to its three standard streams. Includes Asio, so it is for .cpp files. One
-// thread.
+// A process with pipes to its three standard streams. Includes Asio; only for .cpp files.
+// Single-threaded.
 #pragma once
 
 #include "launcher/process/worker_process.hpp"
@@ -18,7 +18,7 @@ namespace ddprun::ssh {
 
 class ChildProcess {
  public:
-  /// Receives each piece of a stream; the next one is read when it has returned.
+  /// Receives each piece of a stream; the next one is read after it has returned.
   using Receive = std::function<boost::asio::awaitable<void>(std::string_view)>;
 
   explicit ChildProcess(const boost::asio::any_io_executor& executor);
@@ -27,7 +27,8 @@ class ChildProcess {
   boost::asio::awaitable<std::optional<StartFailure>> start(ProcessRequest request);
 
   /// Reads both streams until they end, or until 2 s after the end of the process if other
-  /// processes hold them open. Returns the exit code, or minus the signal that killed the process.
+  /// processes keep them open. Returns the exit code, or the negated signal that killed the
+  /// process.
   boost::asio::awaitable<int> run(Receive on_output, Receive on_error);
 
   /// The write end of its standard input.

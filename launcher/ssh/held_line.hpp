@@ -16,7 +16,7 @@ class HeldLine {
   /// Adds the next bytes of the stream and returns those to be shown now.
   std::string add(std::string_view bytes);
 
-  /// Returns the held bytes, and holds no bytes afterwards.
+  /// Returns the held bytes, and clears them.
   std::string release();
 
   /// The held line without its end; empty if there were no lines.

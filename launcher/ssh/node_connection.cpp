@@ -22,10 +22,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// For the login and the start of ddprun there. ssh's own limit covers the connection only.
+/// For the login and the start of ddprun on the node. ssh's own limit covers the connection only.
 constexpr auto kStartLimit = 60s;
 
-/// Silence after the agent's exit. A process that outlives the agent may hold its output open.
+/// Silence after the agent's exit. A process that outlives the agent may keep its output open.
 constexpr auto kRestLimit = 2s;
 
 }  // namespace
@@ -125,7 +125,7 @@ void NodeConnection::show_error(const std::string& bytes) {
   console_.write(node_, true, bytes);
 }
 
-/// Restarts the limit with each piece of output, which may take its time to the console.
+/// Restarts the limit with each piece of output, which the console may accept slowly.
 void NodeConnection::limit_rest() {
   if (!console_.agent_exit(node_)) return;
   limit_.expires_after(kRestLimit);

@@ -1,5 +1,6 @@
-// One node of a run as the starting machine holds it: the process that starts the node's agent,
-// ssh or, on this machine, ddprun itself. Includes Asio, so it is for .cpp files. One thread.
+// The connection to one node on the starting machine: the process that starts the node's agent,
+// which is ssh or, on this machine, ddprun itself. Includes Asio; only for .cpp files.
+// Single-threaded.
 #pragma once
 
 #include "launcher/ssh/child_process.hpp"
@@ -27,7 +28,7 @@ struct ConnectionEnd {
   };
   Kind kind = Kind::lost;
   std::string reason{};  ///< for the operator, unless the agent ended
-  int exit_code = 0;     ///< of the agent; negative: minus the signal that killed it
+  int exit_code = 0;     ///< of the agent; negative: the negated signal that killed it
 };
 
 class NodeConnection {
@@ -37,8 +38,7 @@ class NodeConnection {
                  std::uint32_t node, ProcessRequest request, std::string program);
 
   /// Opens the connection, sends `message` (see framed()) and shows the node's output on the
-  /// console. `on_started` is called when the agent has started. Returns when the connection has
-  /// ended.
+  /// console. Calls `on_started` when the agent has started. Returns when the connection has ended.
   boost::asio::awaitable<ConnectionEnd> run(std::string message, std::function<void()> on_started);
 
   /// Sends a signal to the agent. A signal before the start of the agent follows the message.
@@ -47,7 +47,7 @@ class NodeConnection {
   /// Closes a connection whose agent has not started, because the run is over.
   void cancel_start();
 
-  /// Kills the process; the agent leaves the run when it sees the end of the connection.
+  /// Kills the process; the agent leaves the run when it detects the end of the connection.
   void kill() { process_.signal(SIGKILL); }
 
  private:

@@ -82,7 +82,7 @@ std::optional<int> NodeConsole::agent_exit(std::uint32_t node) const {
   return found == agent_exits_.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// Reports that differ get the names of their nodes.
+/// Reports that differ are shown with the names of their nodes.
 void NodeConsole::show_reports() {
   const auto reports = reports_.take();
   for (const auto& [node, report] : reports) {

@@ -1,6 +1,6 @@
 // Shows the output of all nodes on the console: whole lines with the names of their nodes, in the
-// order of each node. Lines that several agents log alike are shown once. Includes Asio, so it is
-// for .cpp files. One thread.
+// order of each node. Lines that are the same on several agents are shown once. Includes Asio; only
+// for .cpp files. Single-threaded.
 #pragma once
 
 #include "launcher/output/console_writer.hpp"
@@ -41,7 +41,7 @@ class NodeConsole {
   /// True if the agent rejected its options.
   bool has_refused(std::uint32_t node) const { return refusing_.contains(node); }
 
-  /// The exit code of the agent, once reported; negative: minus the signal that killed it.
+  /// Returns the exit code of the agent once reported; negative: the negated signal that killed it.
   std::optional<int> agent_exit(std::uint32_t node) const;
 
   /// Prints a line of this ddprun to standard error.

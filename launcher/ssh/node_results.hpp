@@ -19,7 +19,7 @@ struct NodeResult {
     lost,   ///< the connection has ended before the agent
   };
   State state = State::starting;
-  int exit_code = 0;         ///< of the agent, if ended; negative: minus a signal
+  int exit_code = 0;         ///< of the agent, if ended; negative: the negated signal
   int order = 0;             ///< position among the nodes that ended
   bool has_refused = false;  ///< if ended: the agent rejected its options and started no workers
 

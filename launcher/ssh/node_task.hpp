@@ -11,12 +11,12 @@
 
 namespace ddprun::ssh {
 
-/// Begins the messages of both sides. The number is the protocol version; raise it with each change
-/// of a message.
+/// Start of the messages of both sides. The number is the protocol version; raise it with each
+/// change of a message.
 inline constexpr std::string_view kGreetingStart = "DDPRUN-SSH/";
 inline constexpr std::string_view kGreeting = "DDPRUN-SSH/3\n";
 
-/// Room for a configuration file of the largest size and as many arguments as Linux accepts.
+/// Room for a configuration file of maximum size and as many arguments as Linux accepts.
 inline constexpr std::size_t kTaskBytesMax = 16U << 20;
 
 struct NodeTask {
@@ -27,8 +27,8 @@ struct NodeTask {
   std::string config_text;             ///< its content
   std::vector<std::string> arguments;  ///< of ddprun, followed by the program's
   std::string secret;                  ///< shared by all nodes; empty: none
-  std::string mark;                    ///< begins the agent's own lines; see report/own_words.hpp
-  int columns = 0;                     ///< width of the terminal that shows the output
+  std::string mark;  ///< prefix of the agent's own lines; see report/own_words.hpp
+  int columns = 0;   ///< width of the terminal that shows the output
 
   bool operator==(const NodeTask&) const = default;
 };

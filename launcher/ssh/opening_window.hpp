@@ -1,5 +1,5 @@
-// Bounds the number of connections that are being opened at the same time. Includes Asio, so it is
-// for .cpp files. One thread.
+// Limits the number of connections that are being opened at the same time. Includes Asio; only for
+// .cpp files. Single-threaded.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -8,9 +8,9 @@
 
 namespace ddprun::ssh {
 
-/// Each connection that is being opened is a process which uses tens of milliseconds of CPU for its
-/// keys, and all share one ssh-agent. 32 hide the delay of the network and of logins; more would
-/// compete for the CPU, and all would answer later.
+/// Each connection that is being opened is a process that uses tens of milliseconds of CPU for its
+/// keys, and all share one ssh-agent. 32 hide the latency of the network and of logins; more would
+/// compete for the CPU and delay each other.
 inline constexpr int kOpeningMax = 32;
 
 class OpeningWindow {

@@ -1,4 +1,4 @@
-// Finds the lines that several nodes log alike, which the console shows once. Pure.
+// Detects lines that are the same on several nodes, which the console shows once. Pure.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class RepeatedLines {
 
  private:
   struct Count {
-    int most = 0;  ///< of all nodes
+    int most = 0;  ///< maximum over all nodes
     std::map<std::uint32_t, int> by_node{};
   };
   std::map<std::string, Count> counts_;

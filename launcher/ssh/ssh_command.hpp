@@ -20,8 +20,9 @@ std::vector<std::string> ssh_command(const std::string& ssh, const SshSettings& 
 /// Quotes `word` for the login shell: POSIX shells, csh and fish read it as one word.
 std::string quoted_for_shell(const std::string& word);
 
-/// Why ddprun did not start on a node, for the operator: from the `exit_code` of ssh (negative:
-/// minus the signal) and the last line that ssh or the remote shell wrote to standard error.
+/// Returns why ddprun did not start on a node, for the operator: from the `exit_code` of ssh
+/// (negative: the negated signal) and the last line that ssh or the remote shell wrote to standard
+/// error.
 std::string describe_no_answer(int exit_code, const std::string& last, const std::string& program);
 
 }  // namespace ddprun::ssh

@@ -25,12 +25,12 @@ struct StarterFacts {
   std::vector<std::string> variables;   ///< names of all variables
   EnvironmentLookup environment;
   std::string new_secret;  ///< random
-  std::string mark{};      ///< random; begins the agents' own lines
+  std::string mark{};      ///< random prefix of the agents' own lines
   int columns = 0;         ///< width of the terminal
 };
 
-/// Limit of the nodes of one start. Each takes five descriptors and a process of the starting
-/// machine, whose usual limit of open files is 1,024; larger runs have a scheduler.
+/// Maximum nodes of one start. Each takes five descriptors and a process of the starting machine,
+/// whose usual limit of open files is 1,024; larger runs use a scheduler.
 inline constexpr std::size_t kNodesMax = 128;
 
 /// A node to be started.

@@ -38,11 +38,11 @@ constexpr auto kStopGrace = 30s;
 /// Limit of writing the rest of the nodes' output to the console.
 constexpr auto kDrainTimeout = 5s;
 
-/// The first stop request stops the run in order, the second at once. The third does not wait for
-/// the network.
+/// The first stop request stops the run in an orderly way, the second one immediately. The third
+/// does not wait for the network.
 constexpr int kStopsMax = 3;
 
-/// Added to kOneStopRequest, because delays of the network can bring two signals closer together.
+/// Added to kOneStopRequest, because varying network delays can reduce the interval of two signals.
 constexpr auto kTransferTime = 1s;
 
 bool is_ignored(int signal) {
