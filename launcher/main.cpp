@@ -1,4 +1,4 @@
-// The program: reads the command line, makes the plan and lets the agent carry it out.
+// The program: reads the command line, makes the plan and runs the agent.
 #include "launcher/agent/agent.hpp"
 #include "launcher/agent/failure_text.hpp"
 #include "launcher/agent/start_check.hpp"
@@ -43,10 +43,10 @@ namespace ddprun {
 
 namespace {
 
-/// How long the console may take for the last of the workers' output.
+/// Maximum time to write the rest of the workers' output to the console.
 constexpr auto kDrainTimeout = std::chrono::seconds(5);
 
-/// Hands each event to all of them, in order. They outlive it.
+/// Passes each event to all sinks, in order. They outlive this object.
 class Sinks : public EventSink {
  public:
   void add(EventSink& sink) { sinks_.push_back(&sink); }
@@ -63,21 +63,21 @@ bool is_colored_terminal(int fd) {
   return ::isatty(fd) != 0 && !process_environment("NO_COLOR");
 }
 
-/// Whether a terminal can be relied on to understand escape sequences that move the cursor.
+/// Returns true if the terminal supports escape sequences that move the cursor.
 bool is_terminal_known() {
   const auto name = process_environment("TERM").value_or("");
   return !name.empty() && name != "dumb";
 }
 
-/// Lets signals wait: one that ended the program half way through its preparations or its cleanup
-/// would leave files and processes behind. `before` gets the mask as it was; may be null.
+/// Blocks signals: a signal during the start or the cleanup would end the program and leave files
+/// and processes behind. `before` receives the previous mask; may be null.
 void hold_signals(sigset_t* before) {
   sigset_t all;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
-/// Holds signals for as long as it lives.
+/// Blocks signals for its lifetime.
 class HeldSignals {
  public:
   HeldSignals() { hold_signals(&before_); }
@@ -89,7 +89,7 @@ class HeldSignals {
   sigset_t before_{};
 };
 
-/// Prints what the whole run was about; it is a failure if that cannot be done.
+/// Prints the result of a command. Throws Error{Errc::system} on failure.
 int print(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
     throw_system_error("standard output", errno);
@@ -97,7 +97,7 @@ int print(const std::string& text) {
   return kExitSuccess;
 }
 
-/// Where what ddprun says itself is read: here, or by the ddprun that has started this one.
+/// The reader of ddprun's own lines: this terminal, or the parent ddprun.
 struct Reader {
   std::string mark{};
   int columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal);
@@ -155,7 +155,8 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
     context.stop();
   });
   context.run();
-  hold_signals(nullptr);  // for good: the exit code is known, and the agent takes none from now on
+  // Permanently: the exit code is known, and the agent handles no more signals.
+  hold_signals(nullptr);
   if (failure) std::rethrow_exception(failure);
   if (!router.has_lost_output()) return exit_code;
   return exit_code_without_output(exit_code);
@@ -174,13 +175,13 @@ int refuse(const UsageProblem& problem, const Invocation& invocation, const Read
   return kExitUsage;
 }
 
-/// Of a command that starts no workers.
+/// Ends a command that starts no workers.
 int give(const std::variant<std::string, UsageProblem>& answer, const Invocation& invocation) {
   const auto* problem = std::get_if<UsageProblem>(&answer);
   return problem == nullptr ? print(std::get<std::string>(answer)) : refuse(*problem, invocation);
 }
 
-/// The text comes even if something is wrong: it may show what.
+/// Prints the text even if there are problems, since it may show their cause.
 int give(const ConfigAnswer& answer, const Invocation& invocation) {
   print(answer.text);
   for (const auto& note : answer.notes) {
@@ -197,7 +198,7 @@ std::variant<std::string, UsageProblem> summarize_run(const LaunchOptions& optio
   return summarize_plan(plan);
 }
 
-/// What `--ssh --dry_run` would tell, or why it and the start would be refused.
+/// Returns the output of `--ssh --dry_run`, or the problems that would prevent the start.
 std::variant<std::string, UsageProblem> summarize_start(const std::vector<std::string>& arguments) {
   auto request = ssh::read_ssh_request(arguments, process_environment, {}, summarize_run, false);
   if (!request) return UsageProblem{{"config check: --version and --print_completion stand alone"}};
@@ -211,7 +212,7 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
     return give(*answer, invocation);
   }
   OptionSources sources{.config = load_config};
-  // torchrun has no eye for schedulers, and scripts that use it under one count on that.
+  // torchrun ignores schedulers, and scripts that call it under one rely on that.
   if (invocation.mode == CompatMode::ddprun) {
     sources.scheduler = scheduler_reader(process_environment);
   }
@@ -242,7 +243,7 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
              options.is_quiet ? LogLevel::warn : LogLevel::info, reader);
 }
 
-/// `ddprun --ssh`: starts agents, and is none itself.
+/// Runs `ddprun --ssh`, which starts agents but is not an agent.
 int start_over_ssh(const ssh::SshRequest& request) {
   return request.is_dry ? print(describe(request.plan)) : run_over_ssh(request.plan);
 }

@@ -12,7 +12,7 @@ namespace ddprun {
 
 namespace {
 
-/// `name` is the command that is completed.
+/// `name`: the command to be completed.
 CommandLine completion_for(const GivenValue& shell, const std::string& name) {
   const auto word = parse_word(shell.value, {"bash", "zsh"});
   if (const auto* problem = std::get_if<ValueProblem>(&word)) {

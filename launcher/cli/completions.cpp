@@ -98,7 +98,7 @@ constexpr const char* kZshEnd =
 
 constexpr std::size_t kBashColumns = 110;
 
-/// What a shell can offer as an option's value.
+/// Completions for an option's value.
 struct Offer {
   enum class Kind { nothing, words, files, folders, hosts, signals };
   Kind kind = Kind::nothing;
@@ -118,7 +118,7 @@ Offer offer_for(const OptionEntry& entry) {
   return {words.empty() ? Offer::Kind::nothing : Offer::Kind::words, std::move(words)};
 }
 
-/// The names, wrapped, as the value of a bash variable.
+/// Returns the names, wrapped, as the value of a bash variable.
 std::string bash_list(const std::string& variable, bool are_flags) {
   std::string names;
   for (const auto& entry : option_table()) {
@@ -131,7 +131,7 @@ std::string bash_list(const std::string& variable, bool are_flags) {
          "\"\n";
 }
 
-/// The pattern of a case for the options for which `matches`: "__redirects | _r".
+/// Returns the pattern of a case for the options for which `matches`: "__redirects | _r".
 template <typename Predicate>
 std::string bash_pattern(Predicate matches) {
   std::vector<std::string> patterns;
@@ -149,7 +149,7 @@ std::string bash_paths(Offer::Kind kind, const std::string& action) {
          " -- \"${current}\")\n      return\n      ;;\n";
 }
 
-/// The cases that set `words`; options with the same words share one.
+/// Returns the cases that set `words`; options with the same words share one.
 std::string bash_cases() {
   std::string text;
   std::vector<std::vector<std::string>> done;
@@ -163,7 +163,7 @@ std::string bash_cases() {
   return text + bash_paths(Offer::Kind::folders, "-d") + bash_paths(Offer::Kind::files, "-f");
 }
 
-/// Text within '...' of zsh's _arguments, where these characters have a meaning.
+/// Escapes text within '...' of zsh's _arguments.
 std::string zsh_escaped(const std::string& text) {
   std::string escaped;
   for (const char letter : text) {
@@ -191,14 +191,14 @@ std::string zsh_action(const Offer& offer) {
   return "";
 }
 
-/// The first sentence of the help without its end.
+/// Returns the first sentence of the help without its full stop.
 std::string short_help(const OptionEntry& entry) {
   const std::string help(entry.help);
   const auto end = std::min(help.find(". "), help.find("; "));
   return help.substr(0, end == std::string::npos ? help.find_last_not_of('.') + 1 : end);
 }
 
-/// '(-r --redirects)'{-r+,--redirects=}'[what it does]:value:(0 1 2 3)'
+/// Returns '(-r --redirects)'{-r+,--redirects=}'[what it does]:value:(0 1 2 3)'.
 std::string zsh_option(const OptionEntry& entry) {
   const auto name = "--" + std::string(entry.name) + (entry.is_flag() ? "" : "=");
   const auto name_only = "--" + std::string(entry.name);

@@ -8,7 +8,7 @@ namespace ddprun {
 
 namespace {
 
-// Linux' own limit (CONFIG_NR_CPUS); a list beyond it is not one.
+// Linux' limit (CONFIG_NR_CPUS); larger numbers are invalid.
 constexpr int kCpuMax = 8191;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Lists of CPUs as the kernel writes them, e.g. "0-3,8,10-11". Pure functions; any thread may call.
+// Lists of CPUs in the kernel's format, such as "0-3,8,10-11". Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace ddprun {
 
-/// The CPUs of a list, in its order; empty if the text is not one.
+/// Returns the CPUs of a list, in its order; empty if the text is not a list.
 std::vector<int> parse_cpu_list(std::string_view text);
 
-/// The reverse, for reports: "0-3,8".
+/// Returns the text for a list, for reports: "0-3,8".
 std::string format_cpu_list(const std::vector<int>& cpus);
 
 }  // namespace ddprun

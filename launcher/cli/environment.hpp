@@ -7,7 +7,7 @@
 
 namespace ddprun {
 
-/// The value of a variable; nothing if it is not set.
+/// Returns the value of a variable; nullopt if it is not set.
 std::optional<std::string> process_environment(const std::string& name);
 
 }  // namespace ddprun

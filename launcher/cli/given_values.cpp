@@ -50,7 +50,7 @@ class Reader {
   const std::string& problem() const { return problem_; }
   const GivenValues& given() const { return given_; }
 
-  /// The program and its arguments.
+  /// Returns the program and its arguments.
   std::vector<std::string> rest() const {
     return {arguments_.begin() + static_cast<std::ptrdiff_t>(next_), arguments_.end()};
   }
@@ -66,7 +66,7 @@ class Reader {
     store(*entry, typed, value);
   }
 
-  /// "-r3", "-r=3", "-r 3", "-m" and flags in a row: "-mr3".
+  /// Reads "-r3", "-r=3", "-r 3", "-m" and combined flags: "-mr3".
   void read_short(const std::string& argument) {
     for (std::size_t i = 1; i < argument.size() && problem_.empty(); ++i) {
       const auto* entry = find_short(argument[i]);
@@ -172,7 +172,7 @@ bool names_option(const std::string& where, const OptionEntry& entry) {
   const auto variables = split(entry.variables, ' ');
   const auto variable = where.substr(0, where.find('='));
   if (std::find(variables.begin(), variables.end(), variable) != variables.end()) return true;
-  // "job.json:4:3: restart.max_restarts"; the file's name may hold any word.
+  // "job.json:4:3: restart.max_restarts"; the file's name may contain any word.
   const auto path = where.rfind(": ");
   return path != std::string::npos && where.find(entry.name, path) != std::string::npos;
 }
@@ -209,7 +209,7 @@ std::vector<std::string> with_origins(const std::vector<std::string>& problems,
     const auto& where = origin->second;
     const auto value_end = problem.find(": ", name_end);
     if (value_end == std::string::npos || problem[name_end] == ' ') {
-      named.push_back(where + ": " + problem);  // it is about several options
+      named.push_back(where + ": " + problem);  // concerns several options
       continue;
     }
     const auto value = problem.substr(name_end, value_end - name_end);  // "=1:2"
@@ -245,7 +245,7 @@ ConfigSettings add_values(GatheredValues& values, std::variant<ConfigValues, Usa
   } else if (values.given.contains(find_option("security"))) {
     more.options.erase(find_option("secret_file"));
   }
-  values.given.merge(more.options);  // keeps what was there
+  values.given.merge(more.options);  // existing values stay
   if (values.command.empty()) values.command = std::move(more.command);
   return std::move(more.settings);
 }

@@ -34,8 +34,8 @@ struct ArgumentWords {
 
 ArgumentWords read_arguments(const std::vector<std::string>& arguments);
 
-/// Returns the first of the entry's environment variables that is set. An empty variable counts as
-/// not set, as scripts leave unused ones empty.
+/// Returns the first of the entry's environment variables that is set. Empty variables count as not
+/// set, since scripts leave unused ones empty.
 std::optional<GivenValue> value_from_variables(const OptionEntry& entry,
                                                const EnvironmentLookup& environment);
 
@@ -44,7 +44,7 @@ std::optional<GivenValue> value_from_variables(const OptionEntry& entry,
 std::vector<std::string> with_origins(const std::vector<std::string>& problems,
                                       const LaunchOptions& options);
 
-/// The value of the option with this name, or nothing.
+/// Returns the value of the option with this name, or nullopt.
 std::optional<GivenValue> value_of(const GivenValues& values, const std::string& name);
 
 /// An unusable command line, configuration or environment, with one line for each problem. Exit

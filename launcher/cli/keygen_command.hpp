@@ -1,4 +1,4 @@
-// "ddprun keygen FILE": a new secret for runs of several nodes. Blocks for the file.
+// "ddprun keygen FILE": creates a secret for runs of several nodes. Blocks on the file.
 #pragma once
 
 #include "launcher/cli/given_values.hpp"
@@ -14,8 +14,8 @@ namespace ddprun {
 /// The text to print, or the problem with the command line.
 using KeygenAnswer = std::variant<std::string, UsageProblem>;
 
-/// Runs the command. Returns nothing if the arguments are not of this command. Throws
-/// Error{Errc::system}, exit code 1, if the file cannot be written.
+/// Runs the command. Returns nullopt if the arguments do not call it. Throws Error{Errc::system},
+/// exit code 1, if the file cannot be written.
 std::optional<KeygenAnswer> run_keygen_command(const std::vector<std::string>& arguments,
                                                const Invocation& invocation);
 

@@ -23,13 +23,13 @@ struct NodeRange {
   bool operator==(const NodeRange&) const = default;
 };
 
-/// --nproc_per_node: a number, or how to find it.
+/// --nproc_per_node: a number, or how to determine it.
 struct WorkerCount {
   enum class Kind {
     number,
-    automatic,  ///< one for each GPU if there are GPUs, else for each CPU
-    cpu,        ///< one for each CPU this process may run on
-    gpu,        ///< one for each visible GPU
+    automatic,  ///< one per GPU if there are GPUs, otherwise one per CPU
+    cpu,        ///< one per CPU that this process may run on
+    gpu,        ///< one per visible GPU
   };
   Kind kind = Kind::number;
   int number = 1;  ///< meaningful for Kind::number

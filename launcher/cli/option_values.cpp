@@ -16,7 +16,7 @@ namespace ddprun {
 
 namespace {
 
-// No machine comes near; keeps a slip of the finger from becoming a billion processes or map
+// Above the size of any machine; prevents a typing error from creating a billion processes or map
 // entries.
 constexpr int kLocalRankMax = kLocalWorkersMax - 1;
 constexpr int kRankMax = 99'999'999;
@@ -70,7 +70,7 @@ Parsed<std::chrono::milliseconds> parse_seconds(const std::string& text,
   using Seconds = std::chrono::duration<double>;
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  // A NaN is not within them.
+  // The comparison rejects NaN, too.
   if (error != std::errc() || end != text.data() + text.size() ||
       !(value >= Seconds(min).count() && value <= Seconds(max).count())) {
     char range[96];
@@ -89,7 +89,7 @@ Parsed<bool> parse_switch(const std::string& text) {
 Parsed<std::string> parse_word(const std::string& text, const std::vector<std::string>& words) {
   if (std::find(words.begin(), words.end(), text) != words.end()) return text;
   if (words.size() == 1) return ValueProblem{"can only be " + words.front()};
-  // For a text as short as "no" the nearest word may be the opposite.
+  // The nearest word to a text as short as "no" may be the opposite.
   const auto nearest = text.size() < 3 ? std::string() : nearest_word(text, words);
   const auto others = std::vector<std::string>(words.begin(), words.end() - 1);
   return ValueProblem{"must be " + join(others, ", ") + " or " + words.back() +
@@ -198,7 +198,7 @@ Parsed<std::vector<std::string>> parse_filters(const std::string& text) {
       filters.emplace_back();
     }
   }
-  // An empty text would match every line, which is not the intention of "a," or "".
+  // An empty text would match every line, which "a," or "" do not intend.
   std::erase(filters, "");
   if (filters.size() > kFiltersMax) {
     return ValueProblem{"has more than " + std::to_string(kFiltersMax) + " texts"};

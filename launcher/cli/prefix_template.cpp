@@ -42,8 +42,8 @@ void add_text(PrefixTemplate& into, std::string_view text) {
   pieces.back().text += text;
 }
 
-/// The name after a dollar sign at the start of `rest`, and the bytes that "$name" or "${name}"
-/// takes; an empty name if there is none.
+/// Returns the name after a dollar sign at the start of `rest`, and the number of bytes of "$name"
+/// or "${name}"; otherwise an empty name.
 std::pair<std::string, std::size_t> name_at(std::string_view rest) {
   const bool has_brace = rest.substr(1, 1) == "{";
   const auto name = rest.substr(has_brace ? 2 : 1);

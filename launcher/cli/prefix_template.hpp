@@ -8,7 +8,7 @@
 
 namespace ddprun {
 
-/// Maximum size of a template in bytes, far more than a line has room for.
+/// Maximum size of a template in bytes, far above the length of a line.
 inline constexpr std::size_t kPrefixBytesMax = 256;
 
 enum class PrefixField {
@@ -37,7 +37,7 @@ struct PrefixTemplate {
   bool operator==(const PrefixTemplate&) const = default;
 };
 
-/// "[${role_name}${local_rank}]:", as torchrun has it.
+/// Returns torchrun's default, "[${role_name}${local_rank}]:".
 PrefixTemplate default_prefix();
 
 }  // namespace ddprun

@@ -34,7 +34,7 @@ struct RunSummaries {
   StartSummary over_ssh{};
 };
 
-/// Runs the command. Returns nothing if the arguments are not of this command.
+/// Runs the command. Returns nullopt if the arguments do not call it.
 std::optional<ConfigAnswer> run_config_command(const std::vector<std::string>& arguments,
                                                const EnvironmentLookup& environment,
                                                const OptionSources& sources,

@@ -48,7 +48,7 @@ Parsed<Host> host_in(const std::string& line) {
   std::istringstream words(line);
   Host host;
   words >> host.name;
-  host.name.erase(0, host.name.find('@') + 1);  // ddprun starts nothing as another user
+  host.name.erase(0, host.name.find('@') + 1);  // ddprun does not start agents as another user
   const auto colon = host.name.find(':');
   std::optional<Parsed<int>> slots;
   if (colon != std::string::npos && host.name.find(':', colon + 1) == std::string::npos) {

@@ -28,10 +28,11 @@ struct FoundNode {
   bool operator==(const FoundNode&) const = default;
 };
 
-/// The first of these that fits exactly one node: --node_name, --node_rank (by arguments or
-/// variables), the host's name (as it is, then up to its first dot), an address of an interface, an
-/// index that the scheduler gives. A name comes before the scheduler's index since a file may well
-/// list more nodes than the scheduler gave to this job. Otherwise a problem.
+/// Returns the result of the first of these that matches exactly one node: --node_name, --node_rank
+/// (from arguments or variables), the host's name (complete, then up to its first dot), an
+/// interface's address, an index from the scheduler. Names precede the scheduler's index, since a
+/// file may list more nodes than the scheduler assigned to this job. Returns a problem if none
+/// matches.
 std::variant<FoundNode, UsageProblem> find_node(const ConfigFile& file, const NodeClues& clues);
 
 }  // namespace ddprun

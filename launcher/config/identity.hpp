@@ -1,4 +1,4 @@
-// Whether two nodes were given the same configuration, and if not, where it differs first. Hash and
+// Detects whether two nodes were given the same configuration, and the first difference. Hash and
 // outline are the same for files that differ in comments, spaces and the order of keys. Pure.
 #pragma once
 
@@ -23,8 +23,8 @@ inline constexpr std::size_t kOutlineBytesMax = 256U << 10;
 /// secret. Empty if it is larger than kOutlineBytesMax.
 std::string config_outline(const JsonValue& root);
 
-/// The first path at which two outlines differ, as "nodes[2].name"; "the whole" if one is no JSON,
-/// empty if they are the same.
+/// Returns the first path at which two outlines differ, such as "nodes[2].name"; "the whole" if one
+/// is not JSON, empty if they are the same.
 std::string first_difference(std::string_view ours, std::string_view theirs);
 
 }  // namespace ddprun

@@ -39,7 +39,7 @@ struct JsonValue {
 
   bool is(Kind wanted) const { return kind == wanted; }
 
-  /// The member with this key, or nullptr.
+  /// Returns the member with this key, or nullptr.
   const JsonMember* find(std::string_view key) const;
 };
 
@@ -67,11 +67,11 @@ struct JsonDocument {
 
 JsonDocument parse_json(std::string_view text);
 
-/// The path of an object's member or of an array's element.
+/// Returns the path of an object's member or of an array's element.
 std::string member_path(const std::string& path, std::string_view key);
 std::string element_path(const std::string& path, std::size_t index);
 
-/// "true", "the number 3", "the text \"x\"", "an array", cut short where it is long.
+/// Returns "true", "the number 3", "the text \"x\"", "an array"; long values are shortened.
 std::string describe_value(const JsonValue& value);
 
 /// Returns the text as a JSON string with its quotes.

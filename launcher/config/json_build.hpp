@@ -16,7 +16,7 @@ JsonValue json_array(std::vector<JsonValue> elements);
 JsonValue json_texts(const std::vector<std::string>& texts);
 JsonValue json_object(std::vector<std::pair<std::string, JsonValue>> members);
 
-/// Adds a member behind the others.
+/// Adds a member after the others.
 void add_member(JsonValue& object, std::string key, JsonValue value);
 
 /// Formats with an indent of two spaces and a newline at the end; values that fit are in one line.

@@ -43,8 +43,8 @@ bool is_json_number(std::string_view word) {
   return at == word.size();
 }
 
-/// Reads one document; each read_ function leaves the reader behind what it has read and returns
-/// false after a fault of syntax, which ends the reading.
+/// Reads one document. Each read_ function advances the reader beyond the text it has read, and
+/// returns false after a syntax error, which ends parsing.
 class JsonReader {
  public:
   explicit JsonReader(std::string_view text) : text_(text) {}
@@ -141,7 +141,7 @@ class JsonReader {
     });
   }
 
-  /// What stands between brackets, with commas between the items.
+  /// Reads the contents of brackets, with commas between the items.
   template <typename ReadItem>
   bool read_list(const JsonValue& value, char closing, const ReadItem& read_item) {
     const std::string what = closing == '}' ? "the object" : "the array";
@@ -179,7 +179,7 @@ class JsonReader {
     return true;
   }
 
-  /// A number, true, false or null.
+  /// Reads a number, true, false or null.
   bool read_word(JsonValue& value) {
     if (at_end()) return fail("expected a value, found the end of the file");
     const auto begin = position_;
@@ -217,7 +217,7 @@ class JsonReader {
     return printable(text_.substr(next_, next_character(text_.substr(next_)).bytes));
   }
 
-  /// Notes a problem after which reading goes on, unless there are too many.
+  /// Adds a problem after which parsing continues, unless there are too many.
   bool fail_softly(TextPosition at, const std::string& message) {
     document_.problems.push_back({at, path_, message});
     document_.is_whole = document_.problems.size() < kJsonProblemsMax;
@@ -232,7 +232,7 @@ class JsonReader {
     return false;
   }
 
-  /// The path of what is being read, for as long as it lives.
+  /// Appends to the path of the current value for the lifetime of this object.
   class Path {
    public:
     Path(JsonReader& reader, std::string path)

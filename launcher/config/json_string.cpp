@@ -17,7 +17,7 @@ std::string to_utf8(std::uint32_t code) {
   return {static_cast<char>(0xf0 | (code >> 18)), tail(12), tail(6), tail(0)};
 }
 
-/// The four hexadecimal digits behind "\u" at the beginning of `rest`.
+/// Returns the four hexadecimal digits after "\u" at the start of `rest`.
 std::optional<std::uint32_t> unit_of(std::string_view rest) {
   if (rest.substr(0, 2) != "\\u" || rest.size() < 6) return std::nullopt;
   std::uint32_t code = 0;
@@ -30,7 +30,7 @@ std::optional<std::uint32_t> unit_of(std::string_view rest) {
   return code;
 }
 
-/// "\u0041", or two of them that make one character beyond U+FFFF.
+/// Returns the character of "\u0041", or of a surrogate pair beyond U+FFFF.
 JsonCharacter unicode_escape(std::string_view rest) {
   const auto first = unit_of(rest);
   if (!first) return {.problem = "\\u is not followed by four hexadecimal digits"};

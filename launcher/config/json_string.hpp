@@ -1,4 +1,4 @@
-// One character of a text in JSON: plain or escaped. For the reader of json.hpp; pure.
+// Reads one character of a JSON string, plain or escaped. For the reader of json.hpp; pure.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct JsonCharacter {
   std::string problem{};  ///< why it is invalid; empty: valid
 };
 
-/// The character at the beginning of `rest`, which is not empty.
+/// Returns the character at the start of `rest`, which must not be empty.
 JsonCharacter next_character(std::string_view rest);
 
 }  // namespace ddprun

@@ -41,8 +41,7 @@ class KubernetesReader {
   }
 
  private:
-  /// Jobs of many pods that have nothing to do with each other are indexed, too: it takes a number
-  /// of nodes to make them one run.
+  /// Jobs with many independent pods are indexed, too; a number of nodes marks the pods as one run.
   bool has_many_nodes() const {
     if (clues_.environment("TORCHELASTIC_RUN_ID") || is_given("standalone")) return false;
     const auto nnodes = value_of(clues_.given, "nnodes");
@@ -52,7 +51,7 @@ class KubernetesReader {
     return parsed != nullptr && parsed->max > 1;
   }
 
-  /// Who set variables may be a controller that the operator does not know of.
+  /// A controller that the operator does not know may have set the variables.
   void note_variables() {
     for (const auto* name : {"nnodes", "nproc_per_node", "rdzv_backend", "rdzv_endpoint", "rdzv_id",
                              "node_rank", "master_addr", "master_port"}) {

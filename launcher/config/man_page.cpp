@@ -13,13 +13,13 @@ namespace {
 constexpr std::size_t kManColumns = 80;
 constexpr std::string_view kUpperCase = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// "FILE" or "N" is an argument, "auto" a word of the language.
+/// Returns the macro for "FILE" or "N", an argument, or "auto", a literal.
 std::string value_macro(const std::string& value) {
   const bool is_word = value.find_first_of("abcdefghijklmnopqrstuvwxyz") == 0;
   return (is_word ? "Cm " : "Ar ") + value;
 }
 
-/// "Fl -name Ns = Ns Ar N" of "--name=N".
+/// Returns "Fl -name Ns = Ns Ar N" for "--name=N".
 std::string option_macro(const std::string& option) {
   const auto equals = std::min(option.find('='), option.size());
   const auto name = "Fl " + option.substr(1, equals - 1);
@@ -27,7 +27,7 @@ std::string option_macro(const std::string& option) {
   return name + " Ns = Ns " + value_macro(option.substr(equals + 1));
 }
 
-/// "Ev NAME Ns =VALUE" of "NAME=VALUE".
+/// Returns "Ev NAME Ns =VALUE" for "NAME=VALUE".
 std::string variable_macro(const std::string& word) {
   const auto equals = word.find('=');
   if (equals == std::string::npos) return "Ev " + word;
@@ -46,7 +46,7 @@ bool is_signal(const std::string& word) {
          word.find_first_not_of(kUpperCase) == std::string::npos;
 }
 
-/// The macro for a word without punctuation; empty: plain text.
+/// Returns the macro for a word without punctuation; empty: plain text.
 std::string macro_for(const std::string& word) {
   if (word.size() > 2 && word.starts_with("--")) return option_macro(word);
   if (word == "ddprun") return "Nm";
@@ -103,7 +103,7 @@ class MdocParagraph {
   void add_plain(const std::string& word) {
     if (!line_.empty() && line_.size() + 1 + word.size() > kManColumns) end_line();
     line_ += (line_.empty() ? "" : " ") + word;
-    if (word.ends_with('.')) end_line();  // mdoc wants each sentence on a line of its own
+    if (word.ends_with('.')) end_line();  // in mdoc each sentence begins on a new line
   }
 
   void add_macro(const std::string& macro, const std::string& punctuation) {
@@ -148,7 +148,7 @@ std::string man_item(const OptionEntry& entry) {
   return man_heading(entry) + mdoc_text(text);
 }
 
-/// ".Va a , b ." over lines with a backslash at their end.
+/// Returns ".Va a , b ." over lines that end with a backslash.
 std::string man_keys(ConfigSection section) {
   std::vector<std::string> keys;
   for (const auto& own : own_keys()) {

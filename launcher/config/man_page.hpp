@@ -6,14 +6,15 @@
 
 namespace ddprun {
 
-/// Plain text as lines of mdoc. Paragraphs are separated by an empty line. Marked up are --options,
-/// 'literal text', "Sections of the page", NAMES_OF_VARIABLES, SIGNALS and the word ddprun.
+/// Converts plain text to lines of mdoc. Paragraphs are separated by an empty line. Marks up
+/// --options, 'literal text', "Sections of the page", NAMES_OF_VARIABLES, SIGNALS and the word
+/// ddprun.
 std::string mdoc_text(std::string_view text);
 
-/// The lists of options, by group.
+/// Returns the lists of options, by group.
 std::string man_options();
 
-/// The list of the sections of a configuration file with the options in each.
+/// Returns the list of the sections of a configuration file with their options.
 std::string man_config_keys();
 
 }  // namespace ddprun

@@ -1,4 +1,4 @@
-// Names of many machines in one text, as Slurm writes them: "gpu[001-064,070],login". Pure.
+// Expands lists of machine names in Slurm's format: "gpu[001-064,070],login". Pure.
 #pragma once
 
 #include "launcher/cli/option_values.hpp"
@@ -9,10 +9,10 @@
 
 namespace ddprun {
 
-/// Limit against typing errors; no cluster is as large.
+/// Limit that detects typing errors; above the size of any cluster.
 constexpr std::size_t kNodeNamesMax = 16'384;
 
-/// All names, in the order of the text. A number that begins with 0 keeps its width. A name
+/// Returns all names, in the order of the text. A number that begins with 0 keeps its width. A name
 /// consists of ASCII letters, digits and - . _ : %, and does not begin with '-'.
 Parsed<std::vector<std::string>> expand_node_names(std::string_view text);
 

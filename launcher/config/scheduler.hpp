@@ -26,13 +26,13 @@ struct SchedulerClues {
 /// schedulers, with one node, and if the rendezvous is given.
 using SchedulerValues = std::variant<ConfigValues, UsageProblem>;
 
-/// From the variables that srun sets in each task of a step.
+/// Uses the variables that srun sets in each task of a step.
 SchedulerValues values_from_slurm(const SchedulerClues& clues);
 
-/// From the index of a pod of an Indexed Job, and PET_ variables.
+/// Uses the index of a pod of an Indexed Job, and PET_ variables.
 SchedulerValues values_from_kubernetes(const SchedulerClues& clues);
 
-/// From the scheduler that is detected.
+/// Uses the scheduler that is detected.
 SchedulerValues values_from_scheduler(const SchedulerClues& clues);
 
 }  // namespace ddprun

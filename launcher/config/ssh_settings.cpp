@@ -45,7 +45,7 @@ using Problem = std::optional<std::string>;
 Problem text_problem(const JsonValue& value) {
   if (!value.is(Kind::string)) return "expected a text, found " + describe_value(value);
   if (value.text.empty()) return "is empty";
-  // A line break would begin another command.
+  // A line break would start another command.
   if (value.text.find('\n') != std::string::npos) return "has a line break";
   auto problem = reference_problem(value.text);
   return problem.empty() ? std::nullopt : Problem(std::move(problem));

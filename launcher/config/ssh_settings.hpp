@@ -10,10 +10,10 @@
 namespace ddprun {
 
 struct SshSettings {
-  std::string user;                            ///< empty: from ssh's own configuration
-  int port = 0;                                ///< 0: from ssh's own configuration
-  std::vector<std::string> options;            ///< arguments of ssh, before all others
-  std::string program;                         ///< path of ddprun on the nodes; empty: as here
+  std::string user;                  ///< empty: from ssh's own configuration
+  int port = 0;                      ///< 0: from ssh's own configuration
+  std::vector<std::string> options;  ///< arguments of ssh, before all others
+  std::string program;               ///< path of ddprun on the nodes; empty: as on this machine
   std::vector<std::string> forward_variables;  ///< names; a final '*' matches any text
 
   bool operator==(const SshSettings&) const = default;
@@ -23,7 +23,8 @@ struct SshSettings {
 void check_ssh_key(const OwnKey& key, const JsonMember& member, const std::string& path,
                    std::vector<TextProblem>& problems);
 
-/// Reads the section of a file whose keys have been checked. References to variables stay.
+/// Reads the section of a file whose keys have been checked. Does not replace references to
+/// variables.
 SshSettings read_ssh_settings(const JsonValue& root);
 
 }  // namespace ddprun
