@@ -7,18 +7,18 @@ namespace ddprun {
 
 namespace {
 
-// Where the name of the memory file is put into the process: below all that a called function uses
-// of the stack, and well inside the smallest stacks.
+// Address for the name of the memory file in the process: below the stack of a called function, and
+// well inside the smallest stacks.
 constexpr const char* kScratch = "($sp - 32768)";
 constexpr const char* kAction = "($sp - 28672)";
 
-// Of struct sigaction in glibc, on 64-bit processors.
+// Offset in struct sigaction of glibc, on 64-bit processors.
 constexpr const char* kFlagsOffset = "136";
 // SA_RESETHAND | SA_ONSTACK
 constexpr const char* kFlags = "0x88000000";
 
-/// gdb inspects the process and runs `commands` one by one, also after one has failed. It reads no
-/// files of settings and asks no server.
+/// Returns arguments with which gdb inspects the process and runs `commands` in order, continuing
+/// after failures. It reads no settings files and contacts no server.
 std::vector<std::string> gdb_arguments(const std::string& gdb, pid_t pid,
                                        const std::vector<std::string>& settings,
                                        const std::vector<std::string>& commands) {
@@ -35,9 +35,9 @@ std::vector<std::string> gdb_arguments(const std::string& gdb, pid_t pid,
   return arguments;
 }
 
-/// Not exported: faulthandler's handler of SIGILL calls the function that prints the frames, with
-/// standard error. It raises the signal then, which gdb discards, and no longer handles it.
-/// Libraries such as UCX, which Debian's PyTorch has through MPI, handle SIGILL themselves; they
+/// For Pythons that do not export the function: faulthandler's handler of SIGILL calls it, with
+/// standard error. The handler then raises the signal, which gdb discards, and resets its action.
+/// Libraries such as UCX, which Debian's PyTorch uses through MPI, handle SIGILL themselves, but
 /// leave SIGABRT to Python.
 std::vector<std::string> call_handler(const Mapping& python) {
   const std::string sigaction = "((int (*)(int, void *, void *)) sigaction)";
@@ -53,8 +53,8 @@ std::vector<std::string> call_handler(const Mapping& python) {
           "print $error < 0 ? 0 : ((int (*)(int)) $handler)($signal)",
           "print $error < 0 ? 0 : ((int (*)(int, int)) dup2)($error, 2)",
           "print $error < 0 ? 0 : ((int (*)(int)) close)($error)",
-          // It is handled once more, for the next time that frames are asked for. A signal that
-          // comes by itself ends the process after that: what faulthandler raises has the default
+          // Restores the handler for one signal, for the next request. A signal from elsewhere then
+          // still ends the process, since the signal that faulthandler raises has the default
           // action.
           "print $error < 0 ? 0 : " + sigaction + "($signal, 0, $action)",
           "set *$action = $error < 0 ? *$action : $handler",
@@ -62,8 +62,8 @@ std::vector<std::string> call_handler(const Mapping& python) {
           "print $error < 0 ? 0 : " + sigaction + "($signal, $action, 0)"};
 }
 
-/// gdb prints the text of the memory file `$fd`, as far as it is shorter than `size`, and closes
-/// it. The file ends with a page of zeros, and with it the text.
+/// gdb prints the text of the memory file `$fd` if it is shorter than `size`, and closes it. The
+/// text ends at a page of zeros at the end of the file.
 std::vector<std::string> show_file(const std::string& size) {
   return {"print $fd < 0 ? 0 : ((int (*)(int, long)) ftruncate)($fd, " + size + " - 1)",
           "set $text = $fd < 0 ? (char *) 0 : ((char *(*)(long, long, int, int, int, long)) mmap)"
@@ -87,21 +87,21 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
   const std::string scratch = kScratch;
   const auto size = std::to_string(bytes_max);
   std::vector<std::string> commands = {
-      // Python is a program or a library.
+      // Python's code is in a program or a library.
       "sharedlibrary libpython",
       "sharedlibrary /libc\\.",
       "set language c",
-      // All other threads stand still during the calls.
+      // All other threads are stopped during the calls.
       "set scheduler-locking on",
-      // A signal during a call is the process' own matter, unless the call itself is to blame:
-      // then it is given up and the process does not hear of it.
+      // Signals during a call are passed to the process, except those that the call causes: the
+      // call is then abandoned, and the process does not receive the signal.
       "set unwindonsignal on",
       "handle all nostop noprint pass",
       "handle SIGSEGV SIGBUS stop nopass",
       "handle SIGILL SIGABRT nostop noprint nopass",
-      // A gdb that is older than the processor may be unable to write its registers, notices
-      // only when it puts them back after a call, and lets the process go on into nowhere. So
-      // it writes a flag first that nothing reads, and calls nothing if that fails.
+      // A gdb that is older than the processor may be unable to write its registers. It detects
+      // that only when it restores them after a call, and the process then continues with wrong
+      // registers. So first write an unused flag, and call nothing if that fails.
       "set $can_call = $_isvoid($mxcsr)",  // no such register: another processor
       "set $flags = (int) $mxcsr",
       "set $can_call = ($mxcsr = $flags ^ 32, $mxcsr = $flags, 1)",
@@ -131,7 +131,7 @@ Mapping python_code(const std::vector<Mapping>& mappings) {
     const auto name = mapping.file.substr(mapping.file.rfind('/') + 1);
     const bool is_library = name.starts_with("libpython");
     if (!is_library && !name.starts_with("python")) continue;
-    // Where there is a library, the program is nothing but a call of it.
+    // If there is a library, the program only calls it.
     if (mapping.file == found.file) {
       found.end = std::max(found.end, mapping.end);
     } else if (found.file.empty() || is_library) {

@@ -17,7 +17,7 @@ namespace ddprun {
 
 namespace {
 
-/// A file to read from; an empty one if it cannot be had.
+/// A file opened for reading; empty if it cannot be opened.
 class File {
  public:
   explicit File(const std::string& path)
@@ -40,7 +40,7 @@ class File {
   std::uint64_t bytes_ = 0;
 };
 
-/// Takes a hexadecimal number and the letter behind it off the text.
+/// Removes a hexadecimal number and the letter after it from the front of the text.
 bool take_number(std::string_view& text, std::uint64_t& number, char letter) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number, 16);
   const auto digits = static_cast<std::size_t>(parsed.ptr - text.data());
@@ -49,7 +49,7 @@ bool take_number(std::string_view& text, std::uint64_t& number, char letter) {
   return true;
 }
 
-/// One frame on its way to a line.
+/// A frame and its resolved location.
 struct Frame {
   const Mapping* mapping = nullptr;
   std::uint64_t address = 0;
@@ -59,8 +59,8 @@ struct Frame {
 Frame make_frame(const control::ThreadStack& stack, std::uint32_t index,
                  const std::vector<Mapping>& mappings) {
   Frame frame{.address = stack.addresses[index]};
-  // A call that never returns is the last instruction of its function; the one before the return
-  // address is surely inside.
+  // A call that never returns is the last instruction of its function; the address before the
+  // return address is always inside.
   const auto inside = frame.address - (index == 0 ? 0 : 1);
   const auto found = std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& mapping) {
     return mapping.begin <= inside && inside < mapping.end;
@@ -71,10 +71,10 @@ Frame make_frame(const control::ThreadStack& stack, std::uint32_t index,
   return frame;
 }
 
-// Programs with PyTorch have 200 libraries, of which few are on stacks.
+// Programs with PyTorch have 200 libraries, few of which are on stacks.
 constexpr std::size_t kFilesReadMax = 256;
 
-/// Reads each file once, however many frames are in it.
+/// Reads each file once, independent of the number of its frames.
 void name_frames(std::vector<Frame>& frames) {
   std::map<std::string, std::vector<Frame*>> by_file;
   for (auto& frame : frames) {
@@ -125,7 +125,7 @@ std::vector<Frame> make_frames(const std::vector<control::ThreadStack>& stacks,
   return frames;
 }
 
-/// `frames` are those of all stacks, one after the other.
+/// `frames`: those of all stacks, concatenated.
 std::string describe(const std::vector<control::ThreadStack>& stacks,
                      const std::map<int, std::string>& names, const std::vector<Frame>& frames,
                      const std::map<std::string, std::string>& readable) {

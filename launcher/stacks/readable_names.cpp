@@ -27,9 +27,9 @@ namespace ddprun {
 
 namespace {
 
-// Names of templates may fill pages; this much tells them apart.
+// Names of templates may fill pages; this is enough to distinguish them.
 constexpr std::size_t kNameBytesMax = 160;
-// A name of 250 bytes can stand for one of a GB, since parts of it refer to others.
+// A name of 250 bytes can expand to a gigabyte, since parts of it refer to others.
 constexpr suseconds_t kMicrosecondsMax = 50'000;
 constexpr rlim_t kMemoryBytesMax = 64U << 20;
 
@@ -48,7 +48,8 @@ void set_limit(__rlimit_resource resource, rlim_t most) {
   ::setrlimit(resource, &limit);
 }
 
-/// In the child: each name with a NUL behind it. SIGPROF ends the child if one takes too long.
+/// Runs in the child: writes each name, terminated by NUL. SIGPROF ends the child if one takes too
+/// long.
 void write_names(std::span<const std::string> symbols, int fd) {
   for (const auto& symbol : symbols) {
     const itimerval limit{.it_interval = {},
@@ -59,7 +60,7 @@ void write_names(std::span<const std::string> symbols, int fd) {
         abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
     const auto text = readable_part(name ? name.get() : symbol.c_str());
     const auto bytes = static_cast<ssize_t>(text.size() + 1);
-    // So few bytes are written at once or not at all.
+    // So few bytes are written atomically.
     if (::write(fd, text.c_str(), text.size() + 1) != bytes) return;
   }
 }
@@ -77,12 +78,12 @@ void write_names(std::span<const std::string> symbols, int fd) {
   try {
     write_names(symbols, fd);
   } catch (...) {
-    // There is no more memory for it.
+    // The limit of memory has been reached.
   }
   ::_exit(0);
 }
 
-/// What comes until the other end is closed, or the deadline.
+/// Reads until the other end is closed, or until the deadline.
 std::string read_until(int fd, Deadline deadline) {
   std::string text;
   std::array<char, 4096> part{};
@@ -97,7 +98,7 @@ std::string read_until(int fd, Deadline deadline) {
   }
 }
 
-/// The names of the first symbols: of all, unless one of them takes too much.
+/// Returns the names of the first symbols: of all, unless one of them exceeds the limits.
 std::vector<std::string> read_by_child(std::span<const std::string> symbols, Deadline deadline) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
@@ -114,7 +115,7 @@ std::vector<std::string> read_by_child(std::span<const std::string> symbols, Dea
   if (child < 0) return {};
   writer = UniqueFd();
   const auto text = read_until(reader.get(), deadline);
-  // It computes and writes into a pipe, so SIGKILL ends it without delay.
+  // The child only computes and writes into a pipe, so SIGKILL ends it without delay.
   ::kill(child, SIGKILL);
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
   std::vector<std::string> names;
@@ -141,7 +142,7 @@ std::map<std::string, std::string> readable_names(const std::set<std::string>& s
   for (std::span<const std::string> rest = mangled; !rest.empty() && !deadline.passed();) {
     const auto found = read_by_child(rest, deadline);
     for (std::size_t i = 0; i < found.size(); ++i) names[rest[i]] = found[i];
-    // Without the one that took too much.
+    // Skips the one that exceeded the limits.
     rest = rest.subspan(std::min(found.size() + 1, rest.size()));
   }
   return names;

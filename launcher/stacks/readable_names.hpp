@@ -1,6 +1,6 @@
-// Names of functions as people read them. A worker's library may have names that are made to harm
-// their reader, so a child process with limits reads them. For the symbol reader: a process that
-// reaps children which it does not know, as the agent does, must not call this.
+// Demangles the names of functions. A worker's library may contain names that attack the demangler,
+// so a child process with limits runs it. For the symbol reader: a process that reaps unknown
+// children, as the agent does, must not call this.
 #pragma once
 
 #include <chrono>
@@ -10,12 +10,12 @@
 
 namespace ddprun {
 
-/// For all names together. The demangler takes microseconds for a usual one.
+/// For all names together. The demangler takes microseconds for a usual name.
 inline constexpr std::chrono::milliseconds kDemangleTimeout = std::chrono::seconds(1);
 
-/// For each symbol "ddprun::train(int)" if it is "_ZN6ddprun5trainEi", and other names as they are;
-/// both cut to a length that a person reads. A name stays as it is, too, if the demangler needs
-/// more than 50 ms or 64 MiB for it, or if the timeout has passed. Blocks until then at most.
+/// Returns "ddprun::train(int)" for the symbol "_ZN6ddprun5trainEi", and other names unchanged; all
+/// shortened to a readable length. A name is also unchanged if the demangler needs more than 50 ms
+/// or 64 MiB for it, or after the timeout. Blocks until the timeout at most.
 std::map<std::string, std::string> readable_names(
     const std::set<std::string>& symbols, std::chrono::milliseconds timeout = kDemangleTimeout);
 

@@ -25,11 +25,11 @@ std::vector<StackMeans> stack_means_for(const StackFacts& facts) {
   if (facts.has_runtime) means.push_back(StackMeans::runtime);
   if (facts.is_python && facts.has_py_spy) means.push_back(StackMeans::py_spy);
   if (facts.is_python && facts.has_gdb) means.push_back(StackMeans::python_by_gdb);
-  // After these: the process does not outlive it.
+  // Last, since it ends the process.
   const bool can_abort = facts.is_python && facts.catches_abort && facts.may_end;
   if (can_abort) means.push_back(StackMeans::faulthandler);
-  // Native frames are a poor substitute for Python's, and the time for reading symbols is better
-  // left to Python.
+  // Native frames are a poor substitute for Python's, and reading symbols would use up the time for
+  // those.
   if (facts.has_gdb && !can_abort) means.push_back(StackMeans::gdb);
   means.push_back(StackMeans::kernel);
   return means;

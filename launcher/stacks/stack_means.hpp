@@ -1,4 +1,4 @@
-// By which means the stacks of a worker are taken: a pure decision from what is known of it.
+// Selects the methods by which the stacks of a worker are taken. Pure.
 #pragma once
 
 #include <string>
@@ -7,40 +7,39 @@
 namespace ddprun {
 
 enum class StackMeans {
-  runtime,        ///< the worker runtime in the process answers for each thread
+  runtime,        ///< the worker runtime in the process, for each thread
   py_spy,         ///< py-spy dump: Python's frames, from outside
-  python_by_gdb,  ///< Python's frames, printed by a function of Python that gdb calls in the
-                  ///< process
-  gdb,            ///< gdb: native frames of any process, from outside
-  faulthandler,   ///< SIGABRT, upon which Python prints its frames, and ends
-  kernel,         ///< what each thread waits for in the kernel
+  python_by_gdb,  ///< Python's frames, printed by a Python function that gdb calls
+  gdb,            ///< native frames of any process, from outside
+  faulthandler,   ///< SIGABRT, at which Python prints its frames and ends
+  kernel,         ///< the kernel function in which each thread waits
 };
 
-/// "the worker runtime", "py-spy", ...
+/// Returns "the worker runtime", "py-spy", ...
 std::string to_string(StackMeans means);
 
 struct StackFacts {
   bool is_python = false;
-  bool has_runtime = false;    ///< links the worker runtime and has got there
+  bool has_runtime = false;    ///< links the worker runtime and has initialised it
   bool catches_abort = false;  ///< has a handler for SIGABRT, as Python's faulthandler does
-  bool may_end = false;        ///< would end now anyway, with nothing left to do
+  bool may_end = false;        ///< is about to be stopped anyway, without cleanup
   bool has_py_spy = false;
   bool has_gdb = false;
 };
 
-/// Why stacks are taken.
+/// The occasion on which stacks are taken.
 struct StackMoment {
   std::string reason;
-  int next_signal = 0;       ///< that the workers get afterwards; 0: none, they continue
-  std::vector<int> ranks{};  ///< whose stacks are taken; empty: all
+  int next_signal = 0;       ///< sent to the workers afterwards; 0: none, they continue
+  std::vector<int> ranks{};  ///< to be inspected; empty: all
 };
 
-/// The means to try, the best first, until what they say is_enough(). Never empty: `kernel` is last
-/// and always works.
+/// Returns the methods to try, best first, until a result is_enough(). Never empty: `kernel` is
+/// last and always works.
 std::vector<StackMeans> stack_means_for(const StackFacts& facts);
 
-/// Whether nothing more need be tried once `means` has worked: native frames do not tell where a
-/// Python program is.
+/// Returns true if no other method need be tried after `means` has worked: native frames do not
+/// show the position of a Python program.
 bool is_enough(StackMeans means, const StackFacts& facts);
 
 }  // namespace ddprun

@@ -14,7 +14,7 @@ namespace ddprun {
 
 namespace {
 
-// Three times the largest tables known, those of PyTorch's CUDA library; bounds the time.
+// Three times the largest known tables, those of PyTorch's CUDA library; bounds the time.
 constexpr std::uint64_t kTableBytesMax = 256ULL << 20;
 // Whole symbols, read at once; bounds the memory.
 constexpr std::uint64_t kPartBytes = 65'536 * sizeof(Elf64_Sym);
@@ -40,7 +40,7 @@ std::optional<Elf64_Ehdr> read_header(const ReadAt& read) {
   return header;
 }
 
-/// The places without a name, by their addresses as symbols know them.
+/// Places whose name is not known yet, by their addresses as used in symbols.
 using Unnamed = std::multimap<std::uint64_t, CodePlace*>;
 
 std::optional<std::uint64_t> address_of(std::string_view segments, std::uint64_t file_offset) {
@@ -64,7 +64,7 @@ Unnamed addresses_of(std::string_view segments, std::span<CodePlace> places) {
   return unnamed;
 }
 
-/// A place and where its name is in the table of strings.
+/// A place, and the offset of its name in the string table.
 struct Found {
   CodePlace* place;
   std::uint64_t name;
@@ -81,7 +81,7 @@ void find_by_symbol(const Elf64_Sym& symbol, Unnamed& unnamed, std::vector<Found
   }
 }
 
-/// One pass over the table, which may hold a million symbols; the places are few.
+/// Makes one pass over the table, which may have a million symbols; there are few places.
 std::vector<Found> find_in_table(const ReadAt& read, const Elf64_Shdr& table, Unnamed& unnamed) {
   std::vector<Found> found;
   const auto bytes = std::min<std::uint64_t>(table.sh_size, kTableBytesMax);
@@ -101,7 +101,7 @@ std::string read_name(const ReadAt& read, const Elf64_Shdr& strings, std::uint64
   return text.substr(0, text.find('\0'));
 }
 
-/// A file has at most one table of each kind; one that claims more is damaged.
+/// A file has at most one table of each kind; files with more are damaged.
 std::optional<Elf64_Shdr> first_of_kind(std::string_view sections, Elf64_Word kind) {
   for (unsigned i = 0; const auto section = value_at<Elf64_Shdr>(sections, i); ++i) {
     if (section->sh_type == kind) return section;
@@ -117,7 +117,7 @@ void name_functions(const ReadAt& read, std::span<CodePlace> places) {
   const auto segments = read(header->e_phoff, header->e_phnum * sizeof(Elf64_Phdr));
   const auto sections = read(header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr));
   auto unnamed = addresses_of(segments, places);
-  // Stripped files lack the full table; then what they export must do.
+  // Stripped files lack the full table; use the dynamic symbols instead.
   for (const Elf64_Word kind : {SHT_SYMTAB, SHT_DYNSYM}) {
     if (unnamed.empty()) return;
     const auto section = first_of_kind(sections, kind);

@@ -17,9 +17,9 @@ namespace ddprun {
 namespace {
 
 constexpr std::string_view kReaderTitle = "symbol reader of ";
-// Far above what it takes: it reads tables in parts, and keeps the text.
+// Far above the usual use: the reader reads tables in parts, and keeps the text.
 constexpr rlim_t kDataBytesMax = 256U << 20;
-// Tells a complete output from one that was cut off.
+// Distinguishes complete output from truncated output.
 constexpr char kCompleteMark = '\0';
 
 template <typename T>
@@ -27,7 +27,7 @@ void put(std::string& bytes, const T& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-/// Removes a value from the front. False if there are too few bytes.
+/// Removes a value from the front. Returns false if there are too few bytes.
 template <typename T>
 bool take_value(std::string_view& bytes, T& value) {
   if (bytes.size() < sizeof value) return false;
@@ -52,7 +52,7 @@ bool take_stack(std::string_view& bytes, std::vector<control::ThreadStack>& stac
   return true;
 }
 
-/// Of writable memory beyond what the program has at its start, and of core files.
+/// Limits writable memory beyond the program's initial size, and disables core files.
 void set_memory_limits() {
   rlim_t data_pages = 0;
   std::ifstream statm("/proc/self/statm");
@@ -139,7 +139,7 @@ int run_symbol_reader() {
     text.resize(std::min(text.size(), kNamedStacksBytesMax));
     return write_standard_output(text + kCompleteMark) ? 0 : 1;
   } catch (const std::exception&) {
-    return 1;  // as without memory
+    return 1;  // as when out of memory
   }
 }
 

@@ -13,15 +13,14 @@ using namespace std::string_view_literals;
 
 struct Refusal {
   std::string_view words;
-  std::string_view meaning;  // put behind the tool's line; empty: that says it all
+  std::string_view meaning;  // appended to the tool's line; empty: none
 };
 
-// What ddprun has gdb print about its calls begins with this; only the meaning is of interest.
+// Prefix of the lines that ddprun makes gdb print about its calls; only their meaning is shown.
 constexpr std::string_view kOwnLine = "ddprun: ";
 
-// What the kernel's refusals to trace look like in the words of gdb and py-spy, what gdb says
-// where it cannot write the registers (gdb 13 on a processor with AMX), and which calls of Python
-// were possible.
+// Messages of gdb and py-spy: rejected traces, registers that gdb cannot write (gdb 13 on a
+// processor with AMX), and the calls of Python that were possible.
 constexpr Refusal kRefusals[] = {
     {"Operation not permitted"sv, ""sv},
     {"Permission denied"sv, ""sv},
@@ -45,7 +44,7 @@ std::string stacks_in(std::string_view tool_output) {
     if (!lines[i].starts_with("Thread ") || !is_frame(lines[i + 1])) continue;
     std::string text;
     for (; i < lines.size(); ++i) {
-      // gdb's last word after the stacks.
+      // gdb prints this after the stacks.
       if (!lines[i].starts_with("[Inferior ")) text += lines[i] + "\n";
     }
     while (text.ends_with("\n\n")) text.pop_back();
@@ -59,7 +58,7 @@ std::string python_frames_in(std::string_view gdb_output) {
   for (const auto& line : split(gdb_output, '\n')) {
     const bool is_stack = line.ends_with("(most recent call first):");
     if (text.empty() && !is_stack) continue;
-    // What gdb prints of the calls that come afterwards.
+    // Output of the following calls.
     if (line.starts_with("$")) break;
     if (!line.starts_with("Extension modules: ")) text += line + "\n";
   }

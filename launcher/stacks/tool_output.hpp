@@ -1,4 +1,4 @@
-// What tools for debugging print, reduced to the stacks in it. Pure.
+// Extracts the stacks from the output of debugging tools. Pure.
 #pragma once
 
 #include "launcher/stacks/stack_means.hpp"
@@ -8,14 +8,15 @@
 
 namespace ddprun {
 
-/// From the first line of a stack on; empty if there is no stack in the text.
+/// Returns the text from the first line of a stack on; empty if it contains no stack.
 std::string stacks_in(std::string_view tool_output);
 
-/// What Python's faulthandler has printed of its threads, amid gdb's words: without the reason and
-/// the extension modules. Empty if there is no stack in the text.
+/// Returns the output of Python's faulthandler about its threads, within gdb's, without the reason
+/// and the extension modules; empty if the text contains no stack.
 std::string python_frames_in(std::string_view gdb_output);
 
-/// Why there is none, in one line: the refusal if the tool names one, else its last line.
+/// Returns why there are no stacks, in one line: the tool's error if it is known, otherwise its
+/// last line.
 std::string complaint_in(std::string_view tool_output);
 
 }  // namespace ddprun
