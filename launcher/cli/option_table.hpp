@@ -42,7 +42,7 @@ struct OptionEntry {
   std::string_view help;          ///< without the default
   /// Stores the value (of a flag "0" or "1"). Returns the problem with it, or an empty text.
   std::string (*apply)(LaunchOptions& options, const std::string& value);
-  /// What the man page adds to `help`, in the markup of mdoc_text().
+  /// Addition to `help` in the man page, in the markup of mdoc_text().
   std::string_view man{};
   std::string_view other_key{};  ///< in the configuration file; empty: the name
 
@@ -57,11 +57,11 @@ std::span<const OptionEntry> option_table();
 /// The title of a group in documents.
 std::string_view title_of(OptionGroup group);
 
-/// What JSON values an option accepts, and what completions offer: read from its value_name.
+/// The JSON values that an option accepts and its completions, derived from its value_name.
 struct ValueShape {
   bool takes_boolean = false;
   bool takes_number = false;
-  bool takes_text = false;           ///< any; else only `words` and references to variables
+  bool takes_text = false;           ///< any text; false: only `words` and references to variables
   std::vector<std::string> words{};  ///< such as "auto"
   char list_separator = 0;           ///< not 0: also an array
   char map_separator = 0;            ///< not 0: also an object, "key<separator>value"

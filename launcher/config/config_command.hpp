@@ -24,7 +24,7 @@ struct ConfigAnswer {
 /// Returns a summary of the run on this machine, or the problems that would prevent it.
 using PlanSummary = std::function<std::variant<std::string, UsageProblem>(const LaunchOptions&)>;
 
-/// The same for all nodes that these arguments, which include --ssh, would start.
+/// Returns the same for all nodes that these arguments, which include --ssh, would start.
 using StartSummary =
     std::function<std::variant<std::string, UsageProblem>(const std::vector<std::string>&)>;
 

@@ -16,9 +16,9 @@ struct ConvertedFile {
   std::vector<std::string> notes{};  ///< remaining steps for the user
 };
 
-/// Lines "[user@]host slots=N" (mpirun, DeepSpeed) or "host:N" (MPICH), and comments behind '#'.
-/// Slots become nproc_per_node; a host without them has as many as lines (PBS). A configuration
-/// file, or "name:line: problem" for each line that is neither.
+/// Converts lines "[user@]host slots=N" (mpirun, DeepSpeed) or "host:N" (MPICH), and comments after
+/// '#'. Slots become nproc_per_node; for a host without slots, the number of its lines does (PBS).
+/// Returns a configuration file, or "name:line: problem" for each invalid line.
 std::variant<ConvertedFile, UsageProblem> convert_hostfile(const std::string& name,
                                                            std::string_view text);
 

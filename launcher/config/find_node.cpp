@@ -111,7 +111,8 @@ class Finder {
                  "an interface has the address " + file_.nodes[matches.front()].address);
   }
 
-  /// Returns the only match. Several matches are kept for the message if nothing else decides.
+  /// Returns the only match. Several matches are kept for the message in case no other criterion
+  /// matches.
   std::optional<FoundNode> only_of(const std::vector<std::size_t>& matches,
                                    const std::string& how) {
     if (matches.size() == 1) return found(matches.front(), how);

@@ -41,10 +41,10 @@ struct WorkerPlan {
 
 /// Time limits for recording stacks.
 struct StackLimits {
-  /// For one tool. A debugger reads the symbols of a program with PyTorch in one or two seconds, or
-  /// several more if they are not in the page cache.
+  /// For one tool. A debugger needs one or two seconds to read the symbols of a program with
+  /// PyTorch, or several more if they are not in the page cache.
   std::chrono::milliseconds tool = std::chrono::seconds(10);
-  /// For all workers together, including alternatives after a tool has hung. It delays the end of a
+  /// For all workers together, including alternatives to a tool that hangs. Delays the end of a
   /// run.
   std::chrono::milliseconds together = std::chrono::seconds(12);
 
@@ -67,7 +67,7 @@ struct NodesPlan {
   membership::Settings settings;
   std::string endpoint_host;  ///< of rendezvous and store, as given
   std::uint16_t endpoint_port = 0;
-  /// Whether this node hosts them; absent: if the endpoint is an address of this machine and no
+  /// True if this node hosts them; nullopt: if the endpoint is an address of this machine and no
   /// other node hosts them.
   std::optional<bool> is_host;
   std::optional<etcd::EtcdSettings> etcd{};  ///< elects the host; the endpoint is not used then
@@ -103,8 +103,8 @@ struct LaunchPlan {
   /// The store refuses users of this machine that have no worker.
   bool checks_users = true;
 
-  /// MASTER_PORT, if the worker with rank 0 is to host a store there; 0: the kernel chooses.
-  /// Nothing: the workers use the agent's store.
+  /// MASTER_PORT, if the worker with rank 0 hosts a store there; 0: the kernel chooses. nullopt:
+  /// the workers use the agent's store.
   std::optional<std::uint16_t> worker_store_port;
   std::optional<NodesPlan> nodes{};  ///< absent: a run of one node
 

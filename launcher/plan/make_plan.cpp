@@ -266,7 +266,7 @@ class Planner {
     plan_.notes.insert(plan_.notes.end(), cpus_.notes.begin(), cpus_.notes.end());
   }
 
-  /// As in torchrun.
+  /// True under the same conditions as in torchrun.
   bool is_one_thread_by_default() const {
     return options_.omp_num_threads.empty() && workers_ > 1 &&
            !facts_.environment("OMP_NUM_THREADS");

@@ -25,7 +25,7 @@ class GreetingReader {
 
   bool has_greeting() const { return has_greeting_; }
 
-  /// True if there was more than kNoiseBytesMax of noise. All further bytes are dropped.
+  /// Returns true if there was more than kNoiseBytesMax of noise. All further bytes are dropped.
   bool has_failed() const { return has_failed_; }
 
  private:

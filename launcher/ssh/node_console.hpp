@@ -38,7 +38,7 @@ class NodeConsole {
   /// Marks the end of a node's output and shows its incomplete last line.
   void finish(std::uint32_t node);
 
-  /// True if the agent rejected its options.
+  /// Returns true if the agent rejected its options.
   bool has_refused(std::uint32_t node) const { return refusing_.contains(node); }
 
   /// Returns the exit code of the agent once reported; negative: the negated signal that killed it.
@@ -50,7 +50,7 @@ class NodeConsole {
   /// Shows the final reports of the nodes, which are usually equal.
   void show_reports();
 
-  /// True if the console has refused output; see ConsoleWriter.
+  /// Returns true if the console has rejected output; see ConsoleWriter.
   bool has_lost_output() const { return out_->has_lost_output() || error_->has_lost_output(); }
 
   /// Returns when the console can accept more output.

@@ -19,7 +19,7 @@ bool is_alive(const NodeResult& node) {
   return node.state == State::starting || node.state == State::running;
 }
 
-/// True if the node cannot join the run: its agent did not start, or rejected its options.
+/// Returns true if the node cannot join the run: its agent did not start, or rejected its options.
 bool is_absent(const NodeResult& node) {
   return node.state == State::not_started || (node.state == State::ended && node.has_refused);
 }
@@ -28,7 +28,7 @@ int code_of(const NodeResult& node) {
   return node.exit_code < 0 ? kExitSignalBase - node.exit_code : node.exit_code;
 }
 
-/// True if the exit code of the node is the run's.
+/// Returns true if the exit code of the node is the run's.
 bool has_run_exit_code(const NodeResult& node) {
   return node.state == State::ended && node.exit_code >= 0 && !node.has_refused;
 }

@@ -55,7 +55,7 @@ class Reader {
     }
   }
 
-  /// True if all fields were present and no bytes are left.
+  /// Returns true if all fields were present and no bytes are left.
   bool is_done() const { return !has_failed_ && bytes_.empty(); }
 
  private:

@@ -38,8 +38,8 @@ std::string encode(const NodeTask& task);
 /// Returns nothing unless `bytes` are exactly one encoded task.
 std::optional<NodeTask> decode_node_task(std::string_view bytes);
 
-/// Greeting, length and encoded task, as sent to the node. Each following byte is the number of a
-/// signal for the agent; the end of the stream asks the agent to leave the run.
+/// Returns greeting, length and encoded task, as sent to the node. Each following byte is the
+/// number of a signal for the agent; at the end of the stream the agent leaves the run.
 std::string framed(const NodeTask& task);
 
 }  // namespace ddprun::ssh

@@ -123,7 +123,7 @@ class SshPlanner {
     }
   }
 
-  /// As on the nodes, unless the value depends on their variables.
+  /// Returns the nodes' value, unless it depends on their variables.
   NodeRange nodes_wanted() const {
     const int all = static_cast<int>(file_.nodes.size());
     const auto range = parse_node_range(value_of("nnodes").value_or(std::to_string(all)));
@@ -151,7 +151,7 @@ class SshPlanner {
     return std::nullopt;
   }
 
-  /// From arguments, variables and the section "rendezvous".
+  /// Returns the value from arguments, variables or the section "rendezvous".
   std::optional<std::string> value_of(const char* name) const {
     const auto* option = find_option(name);
     const auto given = words_.given.find(option);
@@ -165,7 +165,7 @@ class SshPlanner {
     return member->value.text;
   }
 
-  /// From arguments and variables.
+  /// Returns the values from arguments and variables.
   GivenValues given() const {
     auto given = words_.given;
     for (const auto& option : option_table()) {
@@ -183,7 +183,7 @@ class SshPlanner {
 
   bool is_argument(const char* name) const { return words_.given.contains(find_option(name)); }
 
-  /// Arguments for all nodes, without the file and the name of the node.
+  /// Returns the arguments for all nodes, without the file and the name of the node.
   std::vector<std::string> arguments() const {
     std::vector<std::string> arguments;
     for (const auto& [option, value] : words_.given) {
@@ -199,7 +199,7 @@ class SshPlanner {
     return arguments;
   }
 
-  /// Variables of options, and those that the file forwards.
+  /// Returns the variables of options, and those that the file forwards.
   std::vector<std::string> variables() const {
     std::vector<std::string> wanted = {"LOGLEVEL", "PYTHON_EXEC"};
     for (const auto& option : option_table()) {
@@ -248,7 +248,7 @@ std::string describe(const SshPlan& plan) {
   }
   if (!plan.task.secret.empty()) text += "secret: new for this run, sent over ssh\n";
   text += "in: " + plan.task.folder + "\nwith: " + join(arguments, " ") + "\n";
-  // Without values, which may be tokens: logs keep plans.
+  // Names only: values may be tokens, and plans are kept in logs.
   for (const auto& variable : plan.task.variables)
     text += "variable: " + variable.substr(0, variable.find('=')) + "\n";
   return printable(text);

@@ -25,7 +25,7 @@ std::vector<std::string> names_of_variables() {
   return names;
 }
 
-/// As in the file of 'ddprun keygen'.
+/// Size of the secret of 'ddprun keygen'.
 constexpr std::size_t kSecretBytes = 32;
 
 /// No worker prints such a mark by chance.
