@@ -9,7 +9,7 @@ namespace elections_words_test {
 
 using namespace ddprun::test;
 
-TEST_SUITE("elections' words") {
+TEST_SUITE("election messages") {
   TEST_CASE("elections: reuse of the id of a finished run gives a warning") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;

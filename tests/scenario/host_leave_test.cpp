@@ -30,7 +30,7 @@ std::string saving_to(const TemporaryFolder& folder) {
 
 }  // namespace
 
-TEST_SUITE("host leaves") {
+TEST_SUITE("host leave") {
   TEST_CASE("host leave: an elected host waits until the workers of all nodes have stopped") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;

@@ -42,7 +42,7 @@ bool has_come_first(Program& host) {
 
 }  // namespace
 
-TEST_SUITE("nodes' words") {
+TEST_SUITE("node messages") {
   TEST_CASE("nodes: a missing node rank is reported and a duplicate one rejected") {
     const FreePort port;
     Program first(launch(static_node(2, port), "true"));

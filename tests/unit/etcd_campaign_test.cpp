@@ -71,7 +71,7 @@ Outcome succeed(const std::string& address, const security::Secret* secret) {
 
 }  // namespace
 
-TEST_SUITE("a campaign that fails half way") {
+TEST_SUITE("failed etcd campaign") {
   TEST_CASE("etcd campaign: a failed one resigns a leadership won without a response") {
     boost::asio::io_context context;
     ScriptedEtcd etcd(context, {{"/v3/lease/grant", R"({"ID": "7", "TTL": "3"})"}});
@@ -95,7 +95,7 @@ TEST_SUITE("a campaign that fails half way") {
   }
 }
 
-TEST_SUITE("a campaign that succeeds") {
+TEST_SUITE("successful etcd campaign") {
   TEST_CASE("etcd campaign: an open coordinator on all addresses is warned of") {
     for (const std::string address : {"192.0.2.1", "127.0.0.1"}) {
       CAPTURE(address);

@@ -72,7 +72,7 @@ struct Begun {
 
 }  // namespace
 
-TEST_SUITE("a term whose etcd has no room") {
+TEST_SUITE("etcd term") {
   TEST_CASE("etcd term: ends at once if its lease has already expired") {
     Begun begun(10s);
     begun.run_until_ended();

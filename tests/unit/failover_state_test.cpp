@@ -43,7 +43,7 @@ Join member_of_round(const Talk& talk, const std::string& name, int round) {
 
 }  // namespace
 
-TEST_SUITE("succession") {
+TEST_SUITE("failover state") {
   TEST_CASE("failover: the next coordinator keeps round and ranks and used restarts") {
     Talk talk(three_nodes(), left_by_a());
     talk.send(1, member_of_round(talk, "b", 4), 100);

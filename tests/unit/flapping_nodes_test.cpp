@@ -54,7 +54,7 @@ class Visited {
 
 }  // namespace
 
-TEST_SUITE("short stays") {
+TEST_SUITE("flapping nodes") {
   TEST_CASE("flapping nodes: repeated short stays are followed by growing limited delays") {
     const std::chrono::milliseconds expected[] = {0s, 0s, 0s, 10s, 20s, 40s, 80s, 160s, 300s, 300s};
     FlappingNodes stays;

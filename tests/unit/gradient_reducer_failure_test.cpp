@@ -18,7 +18,7 @@ using Errors = std::vector<std::string>;
 
 }  // namespace
 
-TEST_SUITE("gradient reducer when things go wrong") {
+TEST_SUITE("gradient reducer failure") {
   TEST_CASE("reducer failure: the difference between ranks is reported") {
     using Change = std::function<void(Model&, std::vector<Buffer>&, ReducerOptions&)>;
     std::int32_t integer = 0;

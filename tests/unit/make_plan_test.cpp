@@ -42,7 +42,7 @@ const Refusal kRefusals[] = {
 
 }  // namespace
 
-TEST_SUITE("local ranks that are not there") {
+TEST_SUITE("absent local ranks") {
   TEST_CASE("make plan: a filter may name absent local ranks with a note") {
     const auto plan = plan_of({"--local_ranks_filter=0,4", "--nproc_per_node=2", "train.py"});
     REQUIRE_FALSE(plan.notes.empty());

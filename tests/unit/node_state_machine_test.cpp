@@ -53,7 +53,7 @@ NodeStateMachine running(bool is_host = false) {
 
 }  // namespace
 
-TEST_SUITE("node part") {
+TEST_SUITE("node state machine") {
   TEST_CASE("node: a coordinator that requests waiting is not considered silent") {
     NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));

@@ -51,7 +51,7 @@ NodeStateMachine with_workers(Time term_end) {
 
 }  // namespace
 
-TEST_SUITE("an agent that did not run") {
+TEST_SUITE("suspended agent") {
   TEST_CASE("suspended agent: reports the time and whether its workers are gone") {
     struct Row {
       int now;

@@ -138,7 +138,7 @@ TEST_SUITE("open lines") {
   }
 }
 
-TEST_SUITE("a line in a row") {
+TEST_SUITE("open line") {
   TEST_CASE("open line: is cut by characters") {
     CHECK(fit_to_row("\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88|", 2) == "\xe2\x96\x88\xe2\x96\x88");
     CHECK(fit_to_row("abc", 3) == "abc");

@@ -53,7 +53,7 @@ constexpr std::uint16_t kTwoHundredFiftySix = 0x4380;
 
 }  // namespace
 
-TEST_SUITE("reducer and gradients in the caller's memory") {
+TEST_SUITE("gradients in the caller's memory") {
   TEST_CASE("caller's gradients: are averaged in place in every step") {
     for (const int ranks : {1, 2, 4}) {
       const auto errors = errors_of_ranks(ranks, [ranks](ProcessGroup& group) {

@@ -106,8 +106,8 @@ WorkersEnded failed(int round, const std::string& node) {
 
 }  // namespace
 
-TEST_SUITE("partial partition") {
-  TEST_CASE("a round is formed when each node has connected to each other one but the host") {
+TEST_SUITE("cuts") {
+  TEST_CASE("cuts: a round is formed when each node but the host has connected to each other") {
     Trio trio(settings(3, 3));
     const auto probes = trio.talk.told<Probe>(2);
     REQUIRE(probes.size() == 1);
@@ -124,7 +124,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.talk.told<Waiting>(1).empty());
   }
 
-  TEST_CASE("two nodes, and nodes with probes switched off, begin at once") {
+  TEST_CASE("cuts: two nodes and runs without probes start at once") {
     Talk pair(settings(2, 2));
     auto first = pair.join_of("a");
     first.probe = {.host = "10.0.0.1", .port = 1};
@@ -139,7 +139,7 @@ TEST_SUITE("partial partition") {
     CHECK(Trio(unprobed).formed(1).size() == 1);
   }
 
-  TEST_CASE("of two nodes that cannot reach each other the later one waits, and all know why") {
+  TEST_CASE("cuts: the later of two nodes that cannot connect waits and all get the reason") {
     Trio trio(settings(2, 3));
     trio.answer(kTwoAndThreeCut);
     REQUIRE(trio.formed(1).size() == 1);
@@ -155,7 +155,7 @@ TEST_SUITE("partial partition") {
     }
   }
 
-  TEST_CASE("a cut in one direction counts, and both of its ends are named") {
+  TEST_CASE("cuts: a cut in one direction counts and both nodes are named") {
     Trio trio(settings(2, 3));
     trio.answer({{}, {}, {1}});
     CHECK(trio.formed(1)[0].nodes.size() == 2);
@@ -163,7 +163,7 @@ TEST_SUITE("partial partition") {
         "node n3 cannot reach n2; both reach the host: "));
   }
 
-  TEST_CASE("cut nodes are named and left out in the order of their names, not of their coming") {
+  TEST_CASE("cuts: cut nodes are named and left out in order of their names") {
     Trio trio(settings(2, 3), {"n1", "n3", "n2"});
     trio.answer({{}, {1}, {2}});  // probes name nodes in the order of their names, too
     CHECK(trio.formed(2).empty());
@@ -172,8 +172,7 @@ TEST_SUITE("partial partition") {
         trio.talk.told<Waiting>(1)[0].text.starts_with("nodes n2 and n3 cannot reach each other"));
   }
 
-  TEST_CASE(
-      "too few nodes that reach each other are probed for join_timeout, less and less often") {
+  TEST_CASE("cuts: too few connected nodes are probed with growing intervals until join_timeout") {
     auto with = settings(3, 3);
     with.join_timeout = 60s;
     Trio trio(with);
@@ -200,7 +199,7 @@ TEST_SUITE("partial partition") {
                                 "disables this check)");
   }
 
-  TEST_CASE("nodes that wait because too few reach each other are told so again") {
+  TEST_CASE("cuts: waiting nodes are notified of too few connected nodes again") {
     Trio trio(settings(3, 3));
     trio.answer(kTwoAndThreeCut);
     CHECK(trio.talk.told<Waiting>(2).size() == 1);
@@ -215,7 +214,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.talk.told<Waiting>(2)[0].text.starts_with(kShortage + "; probing again for 5"));
   }
 
-  TEST_CASE("nodes that wait because too few reach each other are told so during a probe, too") {
+  TEST_CASE("cuts: waiting nodes are notified of too few connected nodes during a probe") {
     auto with = settings(3, 3);
     with.waiting_notice = 6s;
     Trio trio(with);
@@ -227,7 +226,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.talk.told<Waiting>(2)[0].is_warning);
   }
 
-  TEST_CASE("a round begins as soon as a cut is over, or another node comes") {
+  TEST_CASE("cuts: a round starts when a cut ends or another node joins") {
     SUBCASE("a cut is over") {
       Trio trio(settings(3, 3));
       trio.answer(kTwoAndThreeCut);
@@ -248,7 +247,7 @@ TEST_SUITE("partial partition") {
     }
   }
 
-  TEST_CASE("nodes of different address families are not asked to connect to each other") {
+  TEST_CASE("cuts: nodes of different address families do not connect to each other") {
     Trio trio(settings(3, 4));
     trio.join(4, "n4", "fd00::4");
     const auto probes = trio.talk.told<Probe>(2);
@@ -262,7 +261,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(1)[0].nodes.size() == 4);
   }
 
-  TEST_CASE("workers that fail at a cut cost no restart and are not the root cause") {
+  TEST_CASE("cuts: failures at a cut use no restart and are not the root cause") {
     for (const int least : {2, 3}) {
       CAPTURE(least);
       Trio trio(settings(least, 3));
@@ -289,7 +288,7 @@ TEST_SUITE("partial partition") {
     }
   }
 
-  TEST_CASE("workers that fail where all nodes reach each other cost a restart") {
+  TEST_CASE("cuts: failures without a cut use a restart") {
     Trio trio(settings(2, 3, 1));
     trio.answer(kAllReached);
     trio.send(3, WorkersFailing{0, "rank 2 failed"});
@@ -300,7 +299,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(1)[0].nodes.size() == 3);
   }
 
-  TEST_CASE("a node that does not answer a probe is waited for as long as that takes") {
+  TEST_CASE("cuts: a node that does not answer a probe is waited for") {
     Trio trio(settings(2, 3));
     trio.answer(1, trio.probe, {});
     trio.answer(2, trio.probe, {2});
@@ -311,7 +310,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(1)[0].nodes.size() == 2);
   }
 
-  TEST_CASE("a node that is lost during a probe is not waited for") {
+  TEST_CASE("cuts: a node lost during a probe is not waited for") {
     Trio trio(settings(2, 3));
     trio.answer(1, trio.probe, {});
     trio.answer(2, trio.probe, {2});
@@ -321,14 +320,14 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(1)[0].nodes.size() == 2);
   }
 
-  TEST_CASE("where no node reaches another the rendezvous alone may be let through: no cut") {
+  TEST_CASE("cuts: if no nodes connect to each other there is no cut") {
     Trio trio(settings(3, 3));
     trio.answer({{1, 2}, {2}, {1}});
     REQUIRE(trio.formed(1).size() == 1);
     CHECK(trio.formed(1)[0].nodes.size() == 3);
   }
 
-  TEST_CASE("answers to another probe and about other nodes change nothing") {
+  TEST_CASE("cuts: answers to other probes or about other nodes change nothing") {
     Trio trio(settings(3, 3));
     trio.answer(2, trio.probe + 1, {2});
     trio.answer(2, trio.probe - 1, {2});
@@ -338,7 +337,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(1)[0].nodes.size() == 3);
   }
 
-  TEST_CASE("a newcomer that cannot reach a node waits, and joins once it can") {
+  TEST_CASE("cuts: a new node that is cut off waits until it can connect") {
     Trio trio(settings(2, 4));
     trio.pass(1000);
     trio.answer(kAllReached);
@@ -362,8 +361,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(4)[0].nodes.size() == 4);
   }
 
-  TEST_CASE(
-      "a newcomer ends a round that nodes have left after their success, if none is cut off") {
+  TEST_CASE("cuts: a new node ends a round reduced by successful nodes unless cut off") {
     Trio trio(settings(2, 5));
     trio.join(4, "n4");
     trio.pass(1000);
@@ -385,7 +383,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.talk.told<StopWorkers>(1)[0].reason == "n5 has joined");
   }
 
-  TEST_CASE("nodes that come during a probe take part in the next one") {
+  TEST_CASE("cuts: nodes that join during a probe take part in the next one") {
     Trio trio(settings(3, 6));
     trio.pass(1000);
     trio.answer(kAllReached);
@@ -402,7 +400,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.talk.told<StopWorkers>(1)[0].reason == "n4, n5 have joined");
   }
 
-  TEST_CASE("a node that is held back is neither probed nor waited for") {
+  TEST_CASE("cuts: a delayed node is neither probed nor waited for") {
     Trio trio(settings(3, 4, 1));
     for (int i = 0; i < 3; ++i) {
       trio.join(10 + static_cast<NodeId>(i), "n4");
@@ -421,7 +419,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(20).empty());
   }
 
-  TEST_CASE("a cut that comes and goes interrupts the others less and less often") {
+  TEST_CASE("cuts: an intermittent cut interrupts other nodes at growing intervals") {
     Trio trio(settings(2, 3));
     trio.answer(kAllReached);
     std::vector<int> rounds;  // of two nodes
@@ -442,7 +440,7 @@ TEST_SUITE("partial partition") {
     CHECK(rounds == std::vector<int>{30, 30, 10, 20, 40});
   }
 
-  TEST_CASE("a newcomer with which more nodes reach each other ends the round") {
+  TEST_CASE("cuts: a new node that allows a larger connected set ends the round") {
     Trio trio(settings(2, 4));
     trio.pass(1000);
     trio.answer(kTwoAndThreeCut);

@@ -75,7 +75,7 @@ LaunchOptions by_variable(const std::string& name, const std::string& value) {
 }  // namespace
 
 TEST_SUITE("PET_ variables") {
-  TEST_CASE("a variable means what its argument means, and is not without effect") {
+  TEST_CASE("PET_ variables: a variable has the effect of its argument") {
     const auto entries = entries_with_pet();
     CHECK(entries.size() > 25);
     for (const auto* entry : entries) {
@@ -88,7 +88,7 @@ TEST_SUITE("PET_ variables") {
     }
   }
 
-  TEST_CASE("an empty variable means nothing, as does a flag's zero; any other number is on") {
+  TEST_CASE("PET_ variables: an empty variable is unset and any nonzero number enables a flag") {
     for (const auto* entry : entries_with_pet()) {
       const auto name = pet_name(*entry);
       CHECK_MESSAGE(by_variable(name, "") == options_of({"x.py"}), name);
@@ -99,7 +99,7 @@ TEST_SUITE("PET_ variables") {
     }
   }
 
-  TEST_CASE("a flag's variable that is no number is refused by name, where torchrun crashes") {
+  TEST_CASE("PET_ variables: a flag variable that is not a number is rejected by name") {
     for (const auto* entry : entries_with_pet()) {
       if (!entry->is_flag()) continue;
       for (const std::string value : {"yes", "True", "1.5", " "}) {
@@ -109,7 +109,7 @@ TEST_SUITE("PET_ variables") {
     }
   }
 
-  TEST_CASE("the argument beats the variable, whichever spelling it has") {
+  TEST_CASE("PET_ variables: an argument in any spelling overrides its variable") {
     for (const auto* entry : entries_with_pet()) {
       if (entry->is_flag()) continue;
       const auto value = value_for(*entry);

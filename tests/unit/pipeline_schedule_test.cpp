@@ -102,7 +102,7 @@ class Play {
 }  // namespace
 
 TEST_SUITE("pipeline schedule") {
-  TEST_CASE("the orders of a few stages are those of the papers") {
+  TEST_CASE("pipeline schedule: schedules of few stages match the papers") {
     const auto passes = [](PipelineSchedule schedule, int stage, int stages, int micro_batches) {
       return text_of(pipeline_passes(schedule, stage, stages, micro_batches));
     };
@@ -117,7 +117,9 @@ TEST_SUITE("pipeline schedule") {
     CHECK(passes(kAlternate, 0, 1, 1) == "F0 B0");
   }
 
-  TEST_CASE("each micro-batch goes forward, then backward, and no more are kept than is said") {
+  TEST_CASE(
+      "pipeline schedule: each micro-batch goes forward then backward within the memory "
+      "limit") {
     for (const auto schedule : kSchedules) {
       for (int stages = 1; stages <= 5; ++stages) {
         for (int stage = 0; stage < stages; ++stage) {
@@ -150,7 +152,7 @@ TEST_SUITE("pipeline schedule") {
     }
   }
 
-  TEST_CASE("stages never wait for one another in a ring, and are as quick in both orders") {
+  TEST_CASE("pipeline schedule: stages do not deadlock and both orders take equal time") {
     for (int stages = 1; stages <= 6; ++stages) {
       for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
         CAPTURE(stages);
@@ -163,7 +165,7 @@ TEST_SUITE("pipeline schedule") {
     }
   }
 
-  TEST_CASE("room for one message to each neighbour is enough") {
+  TEST_CASE("pipeline schedule: one pending message per neighbour is enough") {
     for (int stages = 1; stages <= 6; ++stages) {
       for (int micro_batches = 1; micro_batches <= 40; ++micro_batches) {
         CAPTURE(stages);
@@ -174,7 +176,7 @@ TEST_SUITE("pipeline schedule") {
     }
   }
 
-  TEST_CASE("workers are the stages of one replica after the other") {
+  TEST_CASE("pipeline schedule: workers are the stages of one replica after another") {
     CHECK(pipeline_place(0, 6, 3) == PipelinePlace{0, 3, 0, 2});
     CHECK(pipeline_place(2, 6, 3) == PipelinePlace{2, 3, 0, 2});
     CHECK(pipeline_place(4, 6, 3) == PipelinePlace{1, 3, 1, 2});
@@ -193,7 +195,7 @@ TEST_SUITE("pipeline schedule") {
     }
   }
 
-  TEST_CASE("schedules have names") {
+  TEST_CASE("pipeline schedule: schedules have names") {
     for (const auto schedule : kSchedules)
       CHECK(parse_pipeline_schedule(to_string(schedule)) == schedule);
     CHECK(!parse_pipeline_schedule("gpipe"));

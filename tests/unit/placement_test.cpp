@@ -59,7 +59,7 @@ LaunchPlan plan_of(const std::string& node) {
 }  // namespace
 
 TEST_SUITE("placement") {
-  TEST_CASE("ranks are counted over the nodes before this one, and those of its role apart") {
+  TEST_CASE("placement: ranks and role ranks are counted over the preceding nodes") {
     struct Row {
       int node_rank, first_rank, first_role_rank, role_world_size;
     };
@@ -75,7 +75,7 @@ TEST_SUITE("placement") {
     }
   }
 
-  TEST_CASE("only failures that were nobody else's doing are told, and not too many") {
+  TEST_CASE("placement: only failures without another cause are sent and their number is limited") {
     AttemptEnd end;
     for (int rank = 0; rank < 40; ++rank) end.exits.push_back(exit_of_rank(rank));
     end.exits[0].was_stopped = true;
@@ -90,7 +90,7 @@ TEST_SUITE("placement") {
     }
   }
 
-  TEST_CASE("workers that all end well have succeeded, and those that did not start have not") {
+  TEST_CASE("placement: workers succeed only if all started and exited with 0") {
     AttemptEnd well;
     well.exits = {exit_of_rank(0)};
     well.exits[0].exit_code = 0;
@@ -102,7 +102,7 @@ TEST_SUITE("placement") {
     CHECK(ended.not_started == "b: no such file");
   }
 
-  TEST_CASE("processes that could not be killed are told with the end of the workers") {
+  TEST_CASE("placement: processes that could not be killed are sent with the end of the workers") {
     AttemptEnd end;
     CHECK_FALSE(make_end(end, plan_of("b")).still_running);
     end.still_running = "process 7 is still running";
@@ -120,7 +120,7 @@ TEST_SUITE("placement") {
     CHECK_FALSE(ended.failures[0].exit->was_started);
   }
 
-  TEST_CASE("the outcome gives the same report everywhere, also without an exit") {
+  TEST_CASE("placement: the outcome gives the same report on all nodes even without an exit") {
     membership::RunOutcome outcome{.result = RunResult::failed,
                                    .scope = OutcomeScope::node,
                                    .rounds = 3,
@@ -181,7 +181,7 @@ TEST_SUITE("placement") {
     CHECK(make_finished(interrupted, {}, &end, "").reason == "interrupted by SIGINT");
   }
 
-  TEST_CASE("a refusal for another configuration says where it differs first") {
+  TEST_CASE("placement: a rejected configuration names its first difference") {
     membership::Refused refused{"another file", R"({"job":{"rdzv_id":2}})"};
     explain(refused, R"({"job":{"rdzv_id":1}})");
     CHECK(refused.reason == "another file; it differs first in job.rdzv_id");
@@ -192,7 +192,7 @@ TEST_SUITE("placement") {
 }
 
 TEST_SUITE("exits in failures") {
-  TEST_CASE("only the first failure has lines, traceback and hint") {
+  TEST_CASE("placement: only the first failure has lines and traceback and hint") {
     AttemptEnd end;
     end.exits = {full_exit(), full_exit()};
     const auto failures = make_end(end, plan_of("b")).failures;
@@ -205,7 +205,7 @@ TEST_SUITE("exits in failures") {
     CHECK(failures[1].exit == expected);
   }
 
-  TEST_CASE("long texts of an exit are cut off") {
+  TEST_CASE("placement: long texts of an exit are cut") {
     AttemptEnd end;
     end.exits = {exit_of_rank(0)};
     end.exits[0].error_message = std::string(100'000, 'x');

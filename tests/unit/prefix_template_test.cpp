@@ -34,7 +34,7 @@ std::string filled_in(const std::string& text) {
 }  // namespace
 
 TEST_SUITE("prefix template") {
-  TEST_CASE("fields are filled in and everything else stays") {
+  TEST_CASE("prefix template: fields are replaced and other text is kept") {
     const std::vector<std::pair<std::string, std::string>> table = {
         {"[${role_name}${local_rank}]:", "[trainer1]:"},
         {"${rank}|", "9|"},
@@ -58,7 +58,7 @@ TEST_SUITE("prefix template") {
     }
   }
 
-  TEST_CASE("what cannot be filled in is told of") {
+  TEST_CASE("prefix template: unknown fields are reported") {
     const std::vector<std::pair<std::string, std::string>> table = {
         {"${rnak}", "has no field 'rnak'; did you mean ${rank}?"},
         {"${Rank}", "has no field 'Rank'; did you mean ${rank}?"},
@@ -83,7 +83,7 @@ TEST_SUITE("prefix template") {
     CHECK(filled_in(std::string(kPrefixBytesMax, 'x')).size() == kPrefixBytesMax);
   }
 
-  TEST_CASE("the default is torchrun's") {
+  TEST_CASE("prefix template: the default is torchrun's") {
     CHECK(std::get<PrefixTemplate>(parse_prefix_template("[${role_name}${local_rank}]:")) ==
           default_prefix());
   }

@@ -77,7 +77,7 @@ Strings problems_of(const std::vector<PreflightReport>& reports) {
 }  // namespace
 
 TEST_SUITE("exact product") {
-  TEST_CASE("a product is right bit for bit, and any one wrong element is seen in its row") {
+  TEST_CASE("exact product: a correct product passes and a wrong element is found in its row") {
     constexpr std::size_t kSize = 33;
     const cuda::Factors factors = cuda::make_factors(kSize);
     const auto product = product_of(factors);
@@ -91,7 +91,7 @@ TEST_SUITE("exact product") {
     }
   }
 
-  TEST_CASE("the first of several wrong rows is named") {
+  TEST_CASE("exact product: the first of several wrong rows is named") {
     const cuda::Factors factors = cuda::make_factors(8);
     auto product = product_of(factors);
     product[3 * 8 + 1] += 1;
@@ -101,7 +101,7 @@ TEST_SUITE("exact product") {
 }
 
 TEST_SUITE("pairing") {
-  TEST_CASE("nobody is in two pairs of a round, no pair meets twice, and all have partners") {
+  TEST_CASE("pairing: every rank has one partner per round and no pair repeats") {
     for (int ranks = 1; ranks <= 17; ++ranks) {
       CAPTURE(ranks);
       std::set<std::pair<int, int>> pairs;
@@ -126,7 +126,7 @@ TEST_SUITE("pairing") {
     }
   }
 
-  TEST_CASE("slow is less than half of the median, and nothing at all") {
+  TEST_CASE("pairing: slow means below half of the median or zero") {
     struct Case {
       std::vector<double> rates;
       std::vector<int> slow;
@@ -157,7 +157,7 @@ TEST_SUITE("pairing") {
 }
 
 TEST_SUITE("exam") {
-  TEST_CASE("the processor's memory and arithmetic are in order") {
+  TEST_CASE("preflight check: memory and arithmetic of this CPU pass") {
     Progress progress;
     const auto exam = examine_cpu({.memory_bytes = 1 << 20, .product_size = 64}, progress);
     CHECK(exam.problem.empty());
@@ -165,7 +165,7 @@ TEST_SUITE("exam") {
     CHECK(exam.product_flops > 0);
   }
 
-  TEST_CASE("what an exam throws is the problem of the device that it had come to") {
+  TEST_CASE("preflight check: an exception is a problem of the device being checked") {
     const auto limited = examine_by(Deadline::after(std::chrono::seconds(60)), [](Progress& now) {
       now.note("CUDA device 3", ": multiplying");
       throw Error(Errc::cuda, "it fell off the bus");
@@ -176,7 +176,7 @@ TEST_SUITE("exam") {
     CHECK(limited.exam.problem == "it fell off the bus");
   }
 
-  TEST_CASE("a device that does not answer is named, with what it was asked") {
+  TEST_CASE("preflight check: an unresponsive device is named with the operation") {
     std::promise<void> release;
     std::promise<void> over;
     const auto limited =
@@ -196,7 +196,7 @@ TEST_SUITE("exam") {
 }
 
 TEST_SUITE("node check") {
-  TEST_CASE("workers that are in order exchange data and have nothing to say") {
+  TEST_CASE("node check: healthy workers exchange data and report nothing") {
     for (const std::size_t ranks : {1U, 2U, 3U, 4U}) {
       const auto reports = reports_of(std::vector<Examine>(ranks, finds(cpu())));
       for (const auto& report : reports) {
@@ -209,7 +209,7 @@ TEST_SUITE("node check") {
     }
   }
 
-  TEST_CASE("only who has a bad device says so, and nothing is exchanged then") {
+  TEST_CASE("node check: only a worker with a bad device reports and no exchange follows") {
     auto bad = cpu();
     bad.problem = "its memory forgets";
     const auto reports = reports_of({finds(cpu()), finds(bad), finds(cpu())});
@@ -217,7 +217,7 @@ TEST_SUITE("node check") {
     CHECK(reports[0].exchange_bytes_per_second == 0);
   }
 
-  TEST_CASE("a slow processor is remarked on, a slow device is a problem, a shared one neither") {
+  TEST_CASE("node check: a slow CPU is a remark and a slow unshared device a problem") {
     const auto slow = reports_of({finds(cpu()), finds(cpu()), finds(cpu(0.4e9))});
     CHECK(problems_of(slow) == Strings{"", "", ""});
     CHECK(slow[2].remark ==
@@ -241,7 +241,7 @@ TEST_SUITE("node check") {
     CHECK(on_shared[0].problem.empty());
   }
 
-  TEST_CASE("a worker without a GPU among others that have one is amiss") {
+  TEST_CASE("node check: a worker without a GPU among workers with GPUs is a problem") {
     Exam device = cpu();
     device.device.kind = Device::Kind::cuda;
     const auto reports = reports_of({finds(device), finds(cpu()), finds(device)});
@@ -249,7 +249,7 @@ TEST_SUITE("node check") {
           Strings{"", "it finds no GPU, and other workers of this node have one", ""});
   }
 
-  TEST_CASE("who fails in the exchange of all is known, and all can still tell what they found") {
+  TEST_CASE("node check: a failed exchange names its rank and other results are kept") {
     run_ranks(3, [](ProcessGroup& group) {
       ProcessGroup exchanging = *group.new_group({0, 1, 2});
       if (group.rank() == 1) exchanging.abort("the test says so");
@@ -261,7 +261,7 @@ TEST_SUITE("node check") {
     });
   }
 
-  TEST_CASE("the exchange fails with a rank that throws in the middle of it") {
+  TEST_CASE("node check: the exchange fails with a rank that throws during it") {
     std::mutex mutex;
     int failures = 0;
     run_ranks(3, [&](ProcessGroup& group) {

@@ -84,7 +84,7 @@ std::vector<PreflightReport> reports_of_both(
 }  // namespace
 
 TEST_SUITE("preflight of a device") {
-  TEST_CASE("a device in order is named and measured, and nothing is left on it") {
+  TEST_CASE("device preflight: a healthy device is named and measured and left clean") {
     const CleanDevices clean;
     Progress progress;
     const auto exam = look_at(device_at(1), progress);
@@ -98,7 +98,7 @@ TEST_SUITE("preflight of a device") {
     CHECK(progress.doing() == ": multiplying matrices");
   }
 
-  TEST_CASE("a bit that does not change is found, with its place") {
+  TEST_CASE("device preflight: a stuck bit is found with its position") {
     const CleanDevices clean;
     cuda_faults().forgetful = 0;
     const auto problem = problem_of(device_at(0));
@@ -106,7 +106,7 @@ TEST_SUITE("preflight of a device") {
     CHECK(problem_of(device_at(1)).empty());
   }
 
-  TEST_CASE("a product with one wrong element is found, with its row") {
+  TEST_CASE("device preflight: a wrong element of a product is found with its row") {
     const CleanDevices clean;
     static const cuda::ExamKernels kernels{
         .fill = emulated_exam().fill, .check = emulated_exam().check, .multiply = multiply_wrongly};
@@ -116,7 +116,7 @@ TEST_SUITE("preflight of a device") {
           "cuda: a matrix product of size 40 is wrong in row 39");
   }
 
-  TEST_CASE("memory that another program has is done without, down to a bound") {
+  TEST_CASE("device preflight: memory used by others is skipped down to a minimum") {
     const CleanDevices clean;
     static std::size_t room = 0;
     static auto calls = fake_cuda();
@@ -138,7 +138,7 @@ TEST_SUITE("preflight of a device") {
           "cuda: cudaMalloc of 65536 bytes: an error of the fake");
   }
 
-  TEST_CASE("a worker's device that does not answer is named, and that of another is not") {
+  TEST_CASE("device preflight: only the unresponsive device is named") {
     const CleanDevices clean;
     cuda_faults().silent = 1;
     // The other one is as good as looked at.
@@ -154,7 +154,7 @@ TEST_SUITE("preflight of a device") {
     CHECK(are_devices_free());
   }
 
-  TEST_CASE("a device with less than half the speed of the others is told of") {
+  TEST_CASE("device preflight: a device below half the speed of others is reported") {
     const CleanDevices clean;
     cuda_faults().slow = 0;
     const auto reports = reports_of_both();
@@ -164,12 +164,12 @@ TEST_SUITE("preflight of a device") {
     CHECK(reports[1].remark.empty());
   }
 
-  TEST_CASE("devices that are as fast as each other go on to exchange data") {
+  TEST_CASE("device preflight: equally fast devices continue with the exchange") {
     const CleanDevices clean;
     for (const auto& report : reports_of_both()) CHECK(report.remark == "came to the exchange");
   }
 
-  TEST_CASE("an all-reduce of all devices is right, or says what has failed") {
+  TEST_CASE("device preflight: an all-reduce of all devices is correct or reports the failure") {
     const CleanDevices clean;
     const ExchangeSettings settings{
         .device = kDevice, .elements = 1000, .limit = std::chrono::seconds(60)};

@@ -24,12 +24,12 @@ const PreflightReport kReport{.device = "CUDA device 2 (NVIDIA H200)",
 }  // namespace
 
 TEST_SUITE("preflight report") {
-  TEST_CASE("what is written is what is read") {
+  TEST_CASE("preflight report: a written report is read unchanged") {
     CHECK(preflight_report_from(to_lines(kReport)) == kReport);
     CHECK(preflight_report_from(to_lines({})) == PreflightReport{});
   }
 
-  TEST_CASE("a text of several lines becomes one, and a long one is cut") {
+  TEST_CASE("preflight report: text is joined to one line and cut") {
     auto report = kReport;
     report.problem = "one\ntwo\nend";
     report.remark = std::string(2 * kPreflightTextMax, 'x');
@@ -39,13 +39,13 @@ TEST_SUITE("preflight report") {
     CHECK(read->remark == std::string(kPreflightTextMax, 'x'));
   }
 
-  TEST_CASE("a report that was not written to its end is none") {
+  TEST_CASE("preflight report: an incomplete report is rejected") {
     const auto lines = to_lines(kReport);
     for (std::size_t length = 0; length + 1 < lines.size(); ++length)
       CHECK_FALSE(preflight_report_from(lines.substr(0, length)));
   }
 
-  TEST_CASE("what is no report is none, and names of later versions are passed over") {
+  TEST_CASE("preflight report: other files are rejected and unknown names skipped") {
     for (const char* lines : {"", "\n", "device\nend\n", "memory fast\nend\n", "memory -1\nend\n",
                               "memory nan\nend\n", "memory 1 2\nend\n"}) {
       CAPTURE(lines);

@@ -42,7 +42,7 @@ GroupOptions with_timeout(Deadline::Duration timeout) {
 }  // namespace
 
 TEST_SUITE("process group") {
-  TEST_CASE("calls that cannot be right are refused at once and harm nothing") {
+  TEST_CASE("process group: invalid calls are rejected without side effects") {
     run_ranks(2, [](ProcessGroup& group) {
       std::vector<float> values(6);
       std::vector<double> doubles(6);
@@ -93,7 +93,7 @@ TEST_SUITE("process group") {
     CHECK(describe_failure([] { ProcessGroup::create_in_process(1025); }).find("usage: ") == 0);
   }
 
-  TEST_CASE("ranks that call different things are told who called what, and the group is over") {
+  TEST_CASE("process group: different calls are reported with their ranks and end the group") {
     run_ranks(3, [](ProcessGroup& group) {
       std::vector<float> values(100);
       const std::size_t count = group.rank() == 2 ? 99 : 100;
@@ -106,7 +106,7 @@ TEST_SUITE("process group") {
     });
   }
 
-  TEST_CASE("messages match by sender, tag and order") {
+  TEST_CASE("process group: messages match by sender and tag and order") {
     run_ranks(2, [](ProcessGroup& group) {
       const int other = 1 - group.rank();
       constexpr int kMessages = 20;
@@ -125,7 +125,7 @@ TEST_SUITE("process group") {
     });
   }
 
-  TEST_CASE("large messages reuse the sender's memory as they are taken") {
+  TEST_CASE("process group: large messages reuse the sender's memory as they are received") {
     run_ranks(
         2,
         [](ProcessGroup& group) {
@@ -140,7 +140,7 @@ TEST_SUITE("process group") {
         with_timeout(60s));
   }
 
-  TEST_CASE("several groups find room in a limited address space, one that asks for more none") {
+  TEST_CASE("process group: several groups fit a limited address space and a larger one fails") {
     const LimitedAddressSpace limit(std::size_t{2} << 30);
     std::vector<std::vector<ProcessGroup>> groups;
     groups.reserve(3);
@@ -153,7 +153,7 @@ TEST_SUITE("process group") {
           std::string::npos);
   }
 
-  TEST_CASE("a message larger than the sender's memory is refused with the option that helps") {
+  TEST_CASE("process group: a message over the sender's memory is rejected with the option") {
     run_ranks(
         2,
         [](ProcessGroup& group) {
@@ -168,7 +168,7 @@ TEST_SUITE("process group") {
         with_timeout(60s));
   }
 
-  TEST_CASE("a receiver keeps so many messages with other tags and no more") {
+  TEST_CASE("process group: a receiver buffers a limited number of other messages") {
     run_ranks(2, [](ProcessGroup& group) {
       std::int32_t value = 0;
       if (group.rank() == 1) {
@@ -184,7 +184,7 @@ TEST_SUITE("process group") {
     });
   }
 
-  TEST_CASE("a full queue blocks its caller until there is room") {
+  TEST_CASE("process group: a full queue blocks the caller") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     for (std::size_t i = 0; i < kQueuedWorksMax; ++i) (void)groups[0].barrier();
     auto last = std::async(std::launch::async, [&] { return groups[0].barrier(); });
@@ -193,14 +193,14 @@ TEST_SUITE("process group") {
     last.get().wait();
   }
 
-  TEST_CASE("a caller is not blocked for longer than a collective may take") {
+  TEST_CASE("process group: a caller is blocked for at most the collective timeout") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(500ms));
     for (std::size_t i = 0; i < kQueuedWorksMax; ++i) (void)groups[0].barrier();
     // Whichever gives up first: the caller, or the collective that waits for rank 1.
     CHECK(describe_failure([&] { groups[0].barrier().wait(); }).find("timeout: ") == 0);
   }
 
-  TEST_CASE("waiting for less than a collective may take does not hold the waiter up") {
+  TEST_CASE("process group: a short wait does not block for a pending collective") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     const Work work = groups[0].barrier();
     const Work behind = groups[0].barrier();
@@ -223,7 +223,7 @@ TEST_SUITE("process group") {
     CHECK(work.is_done());
   }
 
-  TEST_CASE("a waiter whose time has become short carries out no further work") {
+  TEST_CASE("process group: a wait whose time is almost over performs no further work") {
     std::mutex mutex;
     std::multiset<std::thread::id> runners;
     auto options = with_timeout(60s);
@@ -245,7 +245,7 @@ TEST_SUITE("process group") {
     CHECK(runners.count(id) <= 1);  // the first, which began when there was time
   }
 
-  TEST_CASE("a work that nobody waits for is carried out, too") {
+  TEST_CASE("process group: a work without a wait is performed") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     float values[] = {1, 2};
     (void)groups[0].all_reduce(as_buffer(&values[0], 1));
@@ -255,7 +255,7 @@ TEST_SUITE("process group") {
     CHECK(values[1] == 3);
   }
 
-  TEST_CASE("an abort ends what waits, on this rank and the others, and stays") {
+  TEST_CASE("process group: an abort ends pending works on all ranks permanently") {
     auto groups = ProcessGroup::create_in_process(3, with_timeout(60s));
     const Work first = groups[0].barrier();
     const Work second = groups[1].barrier();
@@ -270,7 +270,7 @@ TEST_SUITE("process group") {
     CHECK(describe_failure([&] { groups[2].barrier().wait(); }) == others);
   }
 
-  TEST_CASE("a failed call gives the caller's memory back untouched by the other ranks") {
+  TEST_CASE("process group: other ranks do not touch memory of a failed call") {
     // Rank 0 gives up at any moment of a reduction; from then on its buffer is its own again.
     constexpr std::size_t kElements = 1 << 20;
     for (int attempt = 0; attempt < 40; ++attempt) {
@@ -294,7 +294,7 @@ TEST_SUITE("process group") {
     }
   }
 
-  TEST_CASE("memory of the group is zero, aligned, reused and outlives the group") {
+  TEST_CASE("process group: memory is zeroed and aligned and reused and outlives the group") {
     std::shared_ptr<void> kept;
     {
       auto groups = ProcessGroup::create_in_process(1, with_timeout(60s));
@@ -315,7 +315,7 @@ TEST_SUITE("process group") {
     static_cast<std::uint8_t*>(kept.get())[0] = 2;
   }
 
-  TEST_CASE("each collective is recorded with its times in call order") {
+  TEST_CASE("process group: each collective is recorded with times in call order") {
     std::vector<CollectiveRecord> records;
     auto options = with_timeout(60s);
     options.on_collective = [&](const CollectiveRecord& record) { records.push_back(record); };
@@ -337,7 +337,7 @@ TEST_SUITE("process group") {
     }
   }
 
-  TEST_CASE("a thread that calls while another one waits for its own call ends the group") {
+  TEST_CASE("process group: a call during another thread's wait ends the group") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     const std::string expected = " was called while another thread was calling a collective or";
     std::string said_by_other;
@@ -362,7 +362,7 @@ TEST_SUITE("process group") {
     CHECK_MESSAGE(said_by_rank_1.find("peer 0: ") == 0, said_by_rank_1);
   }
 
-  TEST_CASE("two threads that call at once end the group") {
+  TEST_CASE("process group: simultaneous calls of two threads end the group") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     for (std::size_t i = 0; i < kQueuedWorksMax; ++i) (void)groups[0].barrier();
     // Whichever comes first is held up within its call.
@@ -373,7 +373,7 @@ TEST_SUITE("process group") {
                     said);
   }
 
-  TEST_CASE("threads may call in turns, and wait for works that others have called") {
+  TEST_CASE("process group: threads can alternate and wait for each other's works") {
     run_ranks(2, [](ProcessGroup& group) {
       Work work;
       for (int i = 0; i < 3; ++i) {
@@ -385,7 +385,7 @@ TEST_SUITE("process group") {
     });
   }
 
-  TEST_CASE("a group that was moved from says so") {
+  TEST_CASE("process group: use after a move is an error") {
     auto groups = ProcessGroup::create_in_process(1);
     const ProcessGroup group = std::move(groups[0]);
     const std::string expected =
@@ -396,7 +396,7 @@ TEST_SUITE("process group") {
     CHECK(describe_failure([&] { groups[0].allocate(1); }) == expected);
   }
 
-  TEST_CASE("the backends that there are can be listed") {
+  TEST_CASE("process group: available backends can be listed") {
     const auto backends = available_backends();
     REQUIRE(backends.size() == 5);
     CHECK(backends[0].name == "nccl");
@@ -407,13 +407,13 @@ TEST_SUITE("process group") {
     CHECK(backends[4].name == "mpich");
   }
 
-  TEST_CASE("where there is no GPU that is why NCCL cannot be used, and nothing of it is loaded") {
+  TEST_CASE("process group: without a GPU NCCL is unavailable and nothing is loaded") {
     if (std::filesystem::exists("/dev/nvidiactl") || std::filesystem::exists("/dev/dxg")) return;
     CHECK(available_backends()[0].unavailable_reason ==
           "there is no NVIDIA GPU here (no /dev/nvidiactl)");
   }
 
-  TEST_CASE("a module that is not installed is told of by its file") {
+  TEST_CASE("process group: a missing module is reported by its file") {
     const auto reason = module_unavailable_reason("nothing");
     CAPTURE(reason);
     CHECK(reason.rfind("its module cannot be loaded: libddprun_nothing.so: ", 0) == 0);

@@ -14,7 +14,7 @@ using ddprun::test::errors_of_ranks;
 using Lists = std::vector<std::vector<Fact>>;
 
 TEST_SUITE("rank agreement") {
-  TEST_CASE("the first difference is described with the ranks that have it") {
+  TEST_CASE("rank agreement: the first difference is reported with its ranks") {
     struct Case {
       Lists lists;
       std::string text;
@@ -44,7 +44,7 @@ TEST_SUITE("rank agreement") {
     for (const auto& test : cases) CHECK(describe_disagreement(test.lists) == test.text);
   }
 
-  TEST_CASE("ranks with the same list go on") {
+  TEST_CASE("rank agreement: ranks with equal lists continue") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
       require_agreement(group, "test", {{"one", "1"}, {"two", "2"}});
       require_agreement(group, "test", {});
@@ -52,7 +52,7 @@ TEST_SUITE("rank agreement") {
     CHECK(errors == std::vector<std::string>(4));
   }
 
-  TEST_CASE("all ranks get the same error, whichever of them differs") {
+  TEST_CASE("rank agreement: all ranks get the same error") {
     for (int odd = 0; odd < 3; ++odd) {
       const auto errors = errors_of_ranks(3, [odd](ProcessGroup& group) {
         require_agreement(group, "test",
@@ -67,7 +67,7 @@ TEST_SUITE("rank agreement") {
     }
   }
 
-  TEST_CASE("lists of different lengths are told apart, also by an empty text") {
+  TEST_CASE("rank agreement: lists of different lengths differ even by an empty text") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       require_agreement(group, "test", std::vector<Fact>(group.rank() == 0 ? 1 : 2));
     });
@@ -75,7 +75,7 @@ TEST_SUITE("rank agreement") {
           std::vector<std::string>(2, "test: the ranks differ: rank 1 has , which rank 0 lacks"));
   }
 
-  TEST_CASE("lists too large to exchange are still noticed") {
+  TEST_CASE("rank agreement: differences of lists too large to exchange are detected") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       std::string text(ddprun::kAgreementBytesMax / 2, 'x');
       text.front() = group.rank() == 0 ? 'a' : 'b';

@@ -42,7 +42,7 @@ Bytes combine(Combine function, const std::vector<Bytes>& inputs, DataType type)
 }  // namespace
 
 TEST_SUITE("reduce kernels") {
-  TEST_CASE("every instruction set gives the bits of the serial reference") {
+  TEST_CASE("reduce kernels: every instruction set equals the serial reference bit for bit") {
     for (const KernelSet& set : kKernelSets) {
       CAPTURE(set.name);
       if (!set.available()) continue;
@@ -59,7 +59,7 @@ TEST_SUITE("reduce kernels") {
     }
   }
 
-  TEST_CASE("every float16 survives the way to float and back, and floats round to nearest even") {
+  TEST_CASE("reduce kernels: every float16 round-trips through float and floats round to even") {
     for (unsigned bits = 0; bits < 0x10000; ++bits) {
       const auto half = static_cast<std::uint16_t>(bits);
       const float value = TestHalf::from_float16(half);
@@ -84,7 +84,7 @@ TEST_SUITE("reduce kernels") {
     CHECK(TestHalf::to_float16(std::nextafter(0x1p-25F, 1.0F)) == 1);
   }
 
-  TEST_CASE("every bfloat16 survives the way to float and back, and floats round to nearest even") {
+  TEST_CASE("reduce kernels: every bfloat16 round-trips through float and floats round to even") {
     for (unsigned bits = 0; bits < 0x10000; ++bits) {
       const auto half = static_cast<std::uint16_t>(bits);
       const float value = TestHalf::from_bfloat16(half);
@@ -101,7 +101,7 @@ TEST_SUITE("reduce kernels") {
         TestHalf::from_bfloat16(TestHalf::to_bfloat16(std::bit_cast<float>(0x7f80'0001U)))));
   }
 
-  TEST_CASE("integer sums wrap around and averages of small integers do not overflow") {
+  TEST_CASE("reduce kernels: integer sums wrap around and averages of small integers do not") {
     const std::vector<std::int32_t> large(3, std::numeric_limits<std::int32_t>::max());
     const void* sources[] = {large.data(), large.data()};
     std::vector<std::int32_t> result(3);
@@ -112,7 +112,7 @@ TEST_SUITE("reduce kernels") {
     CHECK(result == large);
   }
 
-  TEST_CASE("slices cover everything once and begin on cache lines") {
+  TEST_CASE("reduce kernels: slices cover everything once and start at cache lines") {
     for (const std::size_t element_bytes : {1, 2, 4, 8}) {
       for (const int ranks : {1, 2, 3, 5, 120, 1024}) {
         for (const std::size_t elements : {0, 1, 15, 16, 17, 1000, 100'003}) {
@@ -129,7 +129,7 @@ TEST_SUITE("reduce kernels") {
     }
   }
 
-  TEST_CASE("rounds cover a part once and fit the slot") {
+  TEST_CASE("reduce kernels: rounds cover a part once and fit the slot") {
     constexpr std::size_t kSlotBytes = 32 << 10;
     for (const std::size_t parts : {1, 3, 120, 1024}) {
       for (const std::size_t elements : {0, 1, 127, 128, 129, 100'003}) {

@@ -43,11 +43,11 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("reducer's drift check") {
-  TEST_CASE("equal ranks pass") {
+  TEST_CASE("drift check: equal ranks pass") {
     CHECK(errors_after_drift(3, -1, 0, 1) == std::vector<std::string>(3));
   }
 
-  TEST_CASE("one bit on one rank is found at the next check, and rank and parameter are named") {
+  TEST_CASE("drift check: one different bit is reported with rank and parameter") {
     for (const auto& error : errors_after_drift(4, 2, 4, 3)) {
       CAPTURE(error);
       CHECK(contains(error,
@@ -57,18 +57,18 @@ TEST_SUITE("reducer's drift check") {
     }
   }
 
-  TEST_CASE("if it is rank 0 that differs, it differs from all others") {
+  TEST_CASE("drift check: a different rank 0 differs from all others") {
     for (const auto& error : errors_after_drift(3, 0, 1, 1)) {
       CHECK(contains(error, "drift in step 1: "));
       CHECK(contains(error, " on ranks 1 and 2, "));
     }
   }
 
-  TEST_CASE("without it nobody notices") {
+  TEST_CASE("drift check: differences go undetected if it is disabled") {
     CHECK(errors_after_drift(2, 1, 2, 0) == std::vector<std::string>(2));
   }
 
-  TEST_CASE("it takes one collective of 8 bytes, in the steps that it is for") {
+  TEST_CASE("drift check: uses one collective of 8 bytes in its steps") {
     std::mutex mutex;
     std::vector<std::size_t> gathered;
     ddprun::GroupOptions options;
@@ -94,7 +94,7 @@ TEST_SUITE("reducer's drift check") {
     CHECK(gathered == std::vector<std::size_t>(2 * 2, 8));
   }
 
-  TEST_CASE("hooks that let ranks drift apart exclude it") {
+  TEST_CASE("drift check: hooks that let ranks differ exclude it") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     auto options = checking(1);
@@ -108,7 +108,7 @@ TEST_SUITE("reducer's drift check") {
     CHECK(what_of([&] { GradientReducer(groups[0], model.parameters, {}, options); }) != "");
   }
 
-  TEST_CASE("every single bit counts in the checksum, and so do length and seed") {
+  TEST_CASE("drift check: every bit and the length and seed change the checksum") {
     for (const std::size_t size : {0u, 1u, 7u, 31u, 32u, 33u, 100u}) {
       std::vector<std::byte> bytes(size);
       std::set<std::uint64_t> sums = {ddprun::checksum(bytes, 1), ddprun::checksum(bytes, 2)};

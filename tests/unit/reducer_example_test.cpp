@@ -37,7 +37,7 @@ double train_step(GradientReducer& reducer, std::span<float> weights,
 }  // namespace
 
 TEST_SUITE("reducer example") {
-  TEST_CASE("the example of the documentation converges to the mean of the workers' inputs") {
+  TEST_CASE("reducer example: the documented example converges to the mean of the inputs") {
     const auto errors = ddprun::test::errors_of_ranks(2, [](ProcessGroup& group) {
       std::vector<float> weights(3);
       const std::vector<float> inputs(3, group.rank() == 0 ? 2.0f : 4.0f);
@@ -50,7 +50,7 @@ TEST_SUITE("reducer example") {
     CHECK(errors == std::vector<std::string>(2));
   }
 
-  TEST_CASE("the documentation shows the example that is compiled here") {
+  TEST_CASE("reducer example: the documentation shows the compiled example") {
     const auto here = ddprun::test::code_compiled_in("tests/unit/reducer_example_test.cpp");
     CHECK_FALSE(here.empty());
     CHECK(here == ddprun::test::code_shown_in("docs/reducer.md"));

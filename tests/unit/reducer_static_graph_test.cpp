@@ -46,7 +46,7 @@ void require_static_gradients(const GradientReducer& reducer, int ranks, int ste
 }  // namespace
 
 TEST_SUITE("reducer of a static graph") {
-  TEST_CASE("gradients that are used several times or never are reduced as they should be") {
+  TEST_CASE("static graph: gradients used repeatedly or never are reduced correctly") {
     for (const bool rebuild : {false, true}) {
       for (const int ranks : {1, 2, 3}) {
         const auto errors = errors_of_ranks(ranks, [=](ProcessGroup& group) {
@@ -67,7 +67,7 @@ TEST_SUITE("reducer of a static graph") {
     }
   }
 
-  TEST_CASE("from the second step on buckets are launched before the backward pass ends") {
+  TEST_CASE("static graph: buckets are launched during the backward pass from the second step on") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, with_static_graph());
@@ -84,7 +84,7 @@ TEST_SUITE("reducer of a static graph") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("what the first steps without synchronisation have added counts") {
+  TEST_CASE("static graph: gradients of unsynchronised first steps count") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, with_static_graph());
@@ -102,7 +102,7 @@ TEST_SUITE("reducer of a static graph") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("a graph that turns out not to be static is an error that names the parameter") {
+  TEST_CASE("static graph: a changed graph is an error that names the parameter") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     GradientReducer reducer(groups[0], model.parameters, {}, with_static_graph());
@@ -122,8 +122,8 @@ TEST_SUITE("reducer of a static graph") {
   }
 }
 
-TEST_SUITE("reducer that is told of unused parameters") {
-  TEST_CASE("buckets of unused parameters are launched before finish(), and count as zero") {
+TEST_SUITE("reducer with unused parameters") {
+  TEST_CASE("unused parameters: their buckets are launched early and count as zero") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       auto options = kSmallBuckets;
@@ -155,7 +155,7 @@ TEST_SUITE("reducer that is told of unused parameters") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("to be ready and unused, or unused where all must be used, is an error") {
+  TEST_CASE("unused parameters: contradictory declarations are errors") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     auto options = kSmallBuckets;

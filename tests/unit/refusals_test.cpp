@@ -11,7 +11,7 @@ using namespace ddprun::membership;
 using Lines = std::vector<std::string>;
 
 TEST_SUITE("refusals") {
-  TEST_CASE("each cause of each node is told when it first comes, and then ever less often") {
+  TEST_CASE("refusals: each cause per node is reported at first and with growing intervals") {
     Refusals refusals;
     CHECK(refusals.add("b", "10.0.0.2", "too late") == "refused b (10.0.0.2): too late");
     for (int count = 2; count <= 5; ++count) {
@@ -27,7 +27,7 @@ TEST_SUITE("refusals") {
                 "refused c (10.0.0.2): too late", "refused 10.0.0.2: too late"});
   }
 
-  TEST_CASE("a node that takes part after all is forgotten, one without a name is not") {
+  TEST_CASE("refusals: a node that joins later or has no name is not kept") {
     Refusals refusals;
     refusals.add("b", "10.0.0.2", "no rank");
     refusals.add("", "10.0.0.3", "no secret");
@@ -36,7 +36,7 @@ TEST_SUITE("refusals") {
     CHECK(refusals.summary() == Lines{"refused 10.0.0.3: no secret"});
   }
 
-  TEST_CASE("beyond a number they are counted together, and few are repeated at the end") {
+  TEST_CASE("refusals: further ones are counted and few are repeated at the end") {
     Refusals refusals;
     for (std::size_t i = 0; i < kRefusalsKept; ++i) {
       CHECK(refusals.add("n" + std::to_string(i), "a", "r"));

@@ -10,19 +10,19 @@ namespace rendezvous_corpus_test {
 using ddprun::test::run_fuzz_corpus;
 
 TEST_SUITE("fuzz corpus") {
-  TEST_CASE("the store keeps its promises on each input, cut short and with a slip") {
+  TEST_CASE("fuzz corpus: the store is safe with truncated or mutated input") {
     run_fuzz_corpus("store", ddprun::fuzz::run_store, 10, 100);
   }
 
-  TEST_CASE("agents and coordinator keep their promises on each input, cut short and with a slip") {
+  TEST_CASE("fuzz corpus: agents and coordinator are safe with truncated or mutated input") {
     run_fuzz_corpus("membership", ddprun::fuzz::run_membership, 12, 300);
   }
 
-  TEST_CASE("strangers learn and move nothing on each input, cut short and with a slip") {
+  TEST_CASE("fuzz corpus: unauthenticated peers have no effect with truncated or mutated input") {
     run_fuzz_corpus("dialogue", ddprun::fuzz::run_dialogue, 8, 100);
   }
 
-  TEST_CASE("what etcd answers is read safely: each input, each cut short, each with a slip") {
+  TEST_CASE("fuzz corpus: etcd responses are parsed safely even if truncated or mutated") {
     run_fuzz_corpus("etcd", ddprun::fuzz::run_etcd, 12, 300);
   }
 }

@@ -108,14 +108,14 @@ Root cause (first failure observed):
 }  // namespace
 
 TEST_SUITE("final report") {
-  TEST_CASE("the root cause comes first and whole, victims apart, in 60 and in 100 columns") {
+  TEST_CASE("final report: the root cause is first and complete in 60 and 100 columns") {
     const ReportFacts facts = {.program = "train.py", .stopped = {4, 1, 3, 5}};
     CHECK(final_report(rich_failure(), facts, 60) == kReportAt60);
     CHECK("\n" + final_report(rich_failure(), facts, 100) == kReportAt100);
     CHECK("\n" + final_report(rich_failure(), facts, 1000) == kReportAt100);
   }
 
-  TEST_CASE("what is not known is not mentioned") {
+  TEST_CASE("final report: unknown values are omitted") {
     RunFinished finished;
     finished.result = RunResult::failed;
     finished.attempts = 1;
@@ -141,7 +141,7 @@ TEST_SUITE("final report") {
     CHECK(report.find("time") == std::string::npos);
   }
 
-  TEST_CASE("a traceback that also stands in the last lines is shown once") {
+  TEST_CASE("final report: a traceback also in the last lines is shown once") {
     auto finished = rich_failure();
     finished.failures[0].last_lines = {"Traceback (most recent call last):",
                                        "  File \"train.py\", line 3"};
@@ -150,7 +150,7 @@ TEST_SUITE("final report") {
     CHECK(report.find("    |   File \"train.py\", line 3\n") != std::string::npos);
   }
 
-  TEST_CASE("a message that also stands in the last lines and in the traceback is shown once") {
+  TEST_CASE("final report: a message also in the last lines and traceback is shown once") {
     struct Row {
       std::string message;
       std::string traceback;
@@ -181,7 +181,7 @@ TEST_SUITE("final report") {
     }
   }
 
-  TEST_CASE("a traceback that PyTorch printed behind its rank is not shown a second time") {
+  TEST_CASE("final report: a traceback printed by PyTorch with its rank is not repeated") {
     auto finished = rich_failure();
     auto& culprit = finished.failures[0];
     culprit.error_traceback = "Traceback (most recent call last):\nValueError: no data";
@@ -192,7 +192,7 @@ TEST_SUITE("final report") {
     CHECK(final_report(finished, {.program = "x"}, 80).find("traceback:") != std::string::npos);
   }
 
-  TEST_CASE("what it quotes is wrapped on a terminal and stays whole elsewhere") {
+  TEST_CASE("final report: quoted text is wrapped on a terminal only") {
     auto finished = rich_failure();
     const std::string line = "ValueError: " + std::string(60, 'a') + " " + std::string(60, 'b');
     finished.failures[0].last_lines = {line};
@@ -201,7 +201,7 @@ TEST_SUITE("final report") {
     CHECK(whole.find("    | " + line + "\n") != std::string::npos);
   }
 
-  TEST_CASE("of a thousand victims eight are shown and the others counted by rank") {
+  TEST_CASE("final report: eight of a thousand victims are shown and the others counted") {
     auto finished = rich_failure();
     for (int rank = 3; rank < 1003; ++rank) {
       finished.failures.push_back(failed(rank, 1));
@@ -213,7 +213,7 @@ TEST_SUITE("final report") {
     CHECK(report.find("  and ranks 10-1002\n") != std::string::npos);
   }
 
-  TEST_CASE("the report shows an identical end and message of many ranks once, with their count") {
+  TEST_CASE("final report: identical exits of many ranks are shown once with their count") {
     auto finished = rich_failure();
     for (int rank = 3; rank < 515; ++rank) finished.failures.push_back(failed(rank, 2));
     for (int rank = 515; rank < 520; ++rank) {

@@ -20,7 +20,7 @@ using namespace ddprun;
 using namespace ddprun::test;
 
 TEST_SUITE("event text") {
-  TEST_CASE("ranks are listed short") {
+  TEST_CASE("event text: ranks are abbreviated as ranges") {
     CHECK(format_ranks({}) == "");
     CHECK(format_ranks({3}) == "3");
     CHECK(format_ranks({4, 3}) == "3, 4");
@@ -29,7 +29,7 @@ TEST_SUITE("event text") {
     CHECK(ranks_phrase({3, 4}) == "ranks 3, 4");
   }
 
-  TEST_CASE("a worker that could not be killed is described as still running") {
+  TEST_CASE("event text: a worker that could not be killed is still running") {
     WorkerExited exited;
     exited.rank = 3;
     exited.pid = 7;
@@ -47,7 +47,7 @@ TEST_SUITE("event text") {
     CHECK(line_for(exited).level == LogLevel::error);
   }
 
-  TEST_CASE("an unknown signal is still a signal") {
+  TEST_CASE("event text: an unknown signal is shown by number") {
     CHECK(signal_name(SIGKILL) == "SIGKILL");
     CHECK(signal_name(SIGRTMIN + 2) == "SIGRTMIN+2");
     CHECK(signal_name(99) == "signal 99");
@@ -59,7 +59,7 @@ TEST_SUITE("event text") {
 }
 
 TEST_SUITE("exit code") {
-  TEST_CASE("they are those of the man page's table") {
+  TEST_CASE("exit code: codes match the table of the man page") {
     struct Case {
       RunResult result;
       std::vector<WorkerExited> failures;
@@ -89,7 +89,7 @@ TEST_SUITE("exit code") {
 }
 
 TEST_SUITE("text") {
-  TEST_CASE("text wraps at spaces, keeps its indentation and leaves long words whole") {
+  TEST_CASE("text: lines wrap at spaces with their indentation") {
     using Lines = std::vector<std::string>;
     CHECK(wrap_text("", 10) == Lines{""});
     CHECK(wrap_text("one two three", 8) == Lines{"one two", "three"});
@@ -101,7 +101,7 @@ TEST_SUITE("text") {
     CHECK(wrap_text("   ", 2) == Lines{"   "});
   }
 
-  TEST_CASE("control characters and bytes that are not UTF-8 are escaped") {
+  TEST_CASE("text: control characters and invalid UTF-8 are escaped") {
     const std::pair<std::string, std::string> table[] = {
         {"a\tb\nc", "a\tb\nc"},
         {"\x1b[2J\x7f\r", "\\x1b[2J\\x7f\\x0d"},
@@ -121,7 +121,7 @@ TEST_SUITE("text") {
     CHECK(printable("").empty());
   }
 
-  TEST_CASE("the nearest word is found for slips, not for other words") {
+  TEST_CASE("text: the nearest word is found for small typing errors only") {
     const std::vector<std::string> words = {"redirects", "role", "tee"};
     CHECK(nearest_word("redirect", words) == "redirects");
     CHECK(nearest_word("rediercts", words) == "redirects");
@@ -132,7 +132,7 @@ TEST_SUITE("text") {
     CHECK(nearest_word(std::string(100'000, 'r'), words).empty());
   }
 
-  TEST_CASE("the width is that of the terminal, or the given one where there is none") {
+  TEST_CASE("text: the width is that of the terminal or a default") {
     const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
     REQUIRE(terminal >= 0);
     winsize size{};

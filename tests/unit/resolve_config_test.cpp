@@ -48,7 +48,7 @@ CommandLine with_config(const Words& arguments, const Variables& variables,
 }  // namespace
 
 TEST_SUITE("configuration of a node") {
-  TEST_CASE("the node's own entry beats the defaults, and variables are replaced on the node") {
+  TEST_CASE("node configuration: the node's entry overrides defaults and variables are local") {
     const auto first = values_of(kTwoNodes, 0);
     CHECK(value_in(first, "nproc_per_node") == "2");
     CHECK(first.command == Words{"trainer", "--out=gpu1/${local_rank}"});
@@ -63,7 +63,7 @@ TEST_SUITE("configuration of a node") {
     CHECK(value_in(values_of(kTwoNodes, 1, {{"SLOTS", "7"}}), "nproc_per_node") == "7");
   }
 
-  TEST_CASE("each value knows where it stands, and which variables it was made of") {
+  TEST_CASE("node configuration: each value has its position and its variables") {
     const auto values = values_of(kTwoNodes, 1);
     const auto where = [&](const char* name) { return values.options.at(find_option(name)).where; };
     CHECK(where("nproc_per_node") == "c.json:6:73: nodes[1].nproc_per_node (${SLOTS:-4})");
@@ -71,7 +71,7 @@ TEST_SUITE("configuration of a node") {
     CHECK(where("local_addr") == "c.json:6:11: nodes[1].address");
   }
 
-  TEST_CASE("what several nodes need to find each other follows from their entries") {
+  TEST_CASE("node configuration: common settings of nodes follow from their entries") {
     const auto values = values_of(kTwoNodes, 1);
     CHECK(value_in(values, "nnodes") == "2");
     CHECK(value_in(values, "node_rank") == "1");
@@ -83,7 +83,7 @@ TEST_SUITE("configuration of a node") {
           "this machine is node gpu2.lan (2 of 2) of c.json: the test says so");
   }
 
-  TEST_CASE("what the file says itself is not derived, and one node needs none of it") {
+  TEST_CASE("node configuration: explicit values and single nodes need no derived values") {
     const auto said = values_of(
         R"({"version": 1, "rendezvous": {"nnodes": "1:2", "rdzv_endpoint": "c:1"},
             "nodes": [{"name": "a[1-2]", "local_addr": "d"}]})");
@@ -102,7 +102,7 @@ TEST_SUITE("configuration of a node") {
     CHECK(values_of(R"({"version": 1})").options.empty());
   }
 
-  TEST_CASE("arguments decide how many of a file's nodes take part, and whether they have ranks") {
+  TEST_CASE("node configuration: arguments set the number of nodes and whether they have ranks") {
     const auto with = [](const std::string& backend, const Words& arguments, std::size_t index) {
       const auto text = R"({"version": 1, "rendezvous": {"rdzv_backend": ")" + backend +
                         R"("}, "nodes": [{"name": "n[0-9]"}]})";
@@ -120,7 +120,7 @@ TEST_SUITE("configuration of a node") {
     CHECK(value_in(with("c10d", {"--master_addr=m"}, 7), "rdzv_endpoint") == "(none)");
   }
 
-  TEST_CASE("a value that a variable makes wrong is told with its place and what it became") {
+  TEST_CASE("node configuration: an invalid expanded value is reported with its position") {
     const auto wrong = resolved(kTwoNodes, 1, {{"SLOTS", "many"}});
     CHECK(std::get<UsageProblem>(wrong).problems ==
           Words{"c.json:6:73: nodes[1].nproc_per_node: \"many\" is neither a number from 1 to 1024 "
@@ -133,8 +133,7 @@ TEST_SUITE("configuration of a node") {
     CHECK(problems[1] == "c.json:2:23: job.role: ROLE is not set: which part does it play");
   }
 
-  TEST_CASE(
-      "hash and outline are the file's before variables are replaced: the same on all nodes") {
+  TEST_CASE("node configuration: hash and outline are those of the unexpanded file") {
     const auto one = values_of(kTwoNodes, 0).settings;
     const auto other = values_of(kTwoNodes, 1, {{"SLOTS", "7"}}).settings;
     const auto file = parse_json(kTwoNodes).root;
@@ -146,7 +145,8 @@ TEST_SUITE("configuration of a node") {
 }
 
 TEST_SUITE("precedence of a configuration file") {
-  TEST_CASE("arguments beat variables, variables the file, the file what is built in") {
+  TEST_CASE(
+      "configuration precedence: arguments before variables before the file before defaults") {
     const auto options = [](const Words& arguments, const Variables& variables) {
       const auto parsed = with_config(arguments, variables, kTwoNodes);
       if (const auto* problem = std::get_if<UsageProblem>(&parsed)) FAIL(describe(*problem));
@@ -164,14 +164,15 @@ TEST_SUITE("precedence of a configuration file") {
     CHECK(options({}, {}).from_config.hash.size() == 16);
   }
 
-  TEST_CASE("a file without a command needs a program, and a wrong one is told by itself") {
+  TEST_CASE("configuration precedence: a file without a command needs a valid program") {
     const auto none = with_config({}, {}, R"({"version": 1, "nodes": [{"name": "a[1-2]"}]})");
     CHECK(contains(describe(std::get<UsageProblem>(none)), "no program given"));
     const auto wrong = with_config({}, {{"SLOTS", "many"}}, kTwoNodes);
     CHECK(std::get<UsageProblem>(wrong).problems.size() == 1);
   }
 
-  TEST_CASE("a node's name needs a file to stand in, but a variable left over does no harm") {
+  TEST_CASE(
+      "configuration precedence: a node name needs a file but an unused variable is ignored") {
     CHECK(
         contains(problems_of({"--node_name=a", "x.py"}), "--node_name: names a node in the file"));
     CHECK(options_of({"x.py"}, {{"DDPRUN_NODE", "a"}}).program == "x.py");
@@ -179,7 +180,7 @@ TEST_SUITE("precedence of a configuration file") {
 }
 
 TEST_SUITE("finding the own node") {
-  TEST_CASE("the operator's word comes first, then names, addresses, and the scheduler's index") {
+  TEST_CASE("own node: a given name precedes host names and addresses and scheduler index") {
     auto clues = host("gpu1", {"10.0.0.2"});
     CHECK(found_in(kTwoNodes, clues) == "gpu1: its host name is gpu1");
     clues.node_rank = GivenValue{"1", "PET_NODE_RANK=1"};
@@ -200,7 +201,7 @@ TEST_SUITE("finding the own node") {
                    "none of its nodes"));
   }
 
-  TEST_CASE("a host's name counts as it is, as an address, and up to its first dot") {
+  TEST_CASE("own node: a host name matches in full or as an address or up to its first dot") {
     CHECK(found_in(kTwoNodes, host("gpu1.lan")) == "gpu1: its host name is gpu1.lan");
     CHECK(found_in(kTwoNodes, host("gpu2")) == "gpu2.lan: its host name is gpu2");
     const char* const kByAddress =
@@ -208,7 +209,7 @@ TEST_SUITE("finding the own node") {
     CHECK(found_in(kByAddress, host("h1")) == "a: its host name is h1");
   }
 
-  TEST_CASE("a machine that is none or several of the nodes is told what was compared") {
+  TEST_CASE("own node: no or several matches are reported with the compared values") {
     CHECK(found_in(kTwoNodes, host("login", {"10.0.0.9"})) ==
           "c.json: none of its nodes is this machine: it calls itself login and has the addresses "
           "10.0.0.9, the file names gpu1 (10.0.0.1), gpu2.lan (10.0.0.2); --node_name says which "
@@ -221,7 +222,7 @@ TEST_SUITE("finding the own node") {
                    "n1, n2, n3, n4, n5, n6, n7, n8, and 92 more"));
   }
 
-  TEST_CASE("a wrong name or index is an error, and so are two that differ") {
+  TEST_CASE("own node: wrong or contradictory names and indexes are errors") {
     auto clues = host("gpu1");
     clues.node_name = GivenValue{"gpu2.lam", "DDPRUN_NODE=gpu2.lam"};
     CHECK(found_in(kTwoNodes, clues) ==
@@ -239,7 +240,7 @@ TEST_SUITE("finding the own node") {
           "--node_rank=2: is not an integer from 0 to 1, the indices of the nodes of c.json");
   }
 
-  TEST_CASE("a file without nodes fits every machine, which then has its host's name") {
+  TEST_CASE("own node: a file without nodes matches every machine") {
     CHECK(found_in(R"({"version": 1})", host("gpu7.lan")) == "gpu7: ");
     auto clues = host("gpu7");
     clues.node_name = GivenValue{"a", "--node_name=a"};

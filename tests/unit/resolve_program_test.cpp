@@ -29,7 +29,7 @@ std::string resolved(const Words& arguments, const Files& files = {},
 }  // namespace
 
 TEST_SUITE("resolve program") {
-  TEST_CASE("scripts run under python3, unbuffered, by the name that was typed") {
+  TEST_CASE("program: scripts run under python3 unbuffered with the given name") {
     CHECK(resolved({"train.py"}, {{"/home/me/train.py", kText}}) == "/usr/bin/python3 -u train.py");
     CHECK(resolved({"sub/train.py"}, {{"/home/me/sub/train.py", kRuns}}) ==
           "/usr/bin/python3 -u sub/train.py");
@@ -37,12 +37,12 @@ TEST_SUITE("resolve program") {
           "/usr/bin/python3 -u /abs/train.py");
   }
 
-  TEST_CASE("a module runs under python3 whether or not there is a file of that name") {
+  TEST_CASE("program: a module runs under python3 even if a file has its name") {
     CHECK(resolved({"-m", "pkg.train"}) == "/usr/bin/python3 -u -m pkg.train");
     CHECK(resolved({"-m", "train.py"}) == "/usr/bin/python3 -u -m train.py");
   }
 
-  TEST_CASE("PYTHON_EXEC replaces the interpreter, as a path or as a name in PATH") {
+  TEST_CASE("program: PYTHON_EXEC replaces the interpreter by path or name") {
     const Files files = {{"/home/me/train.py", kText},
                          {"/venv/bin/python", kRuns},
                          {"/usr/local/bin/python3.9", kRuns}};
@@ -57,7 +57,7 @@ TEST_SUITE("resolve program") {
                    "pyhton (PYTHON_EXEC): not found in PATH"));
   }
 
-  TEST_CASE("the origin of the interpreter is known, unless the command line names it") {
+  TEST_CASE("program: the origin of the interpreter is known unless given as argument") {
     const auto origin = [](const Words& arguments, const Variables& variables) {
       return interpreter_origin(options_of(arguments), host({}, variables));
     };
@@ -71,7 +71,7 @@ TEST_SUITE("resolve program") {
           "in the folder from which ddprun was called");
   }
 
-  TEST_CASE("a Python environment in whose bin folder ddprun was called gives the interpreter") {
+  TEST_CASE("program: ddprun in an environment's bin folder uses its interpreter") {
     const auto python = [](const std::string& called_in, const Files& files) {
       auto facts = host(files);
       facts.called_in = called_in;
@@ -88,13 +88,12 @@ TEST_SUITE("resolve program") {
     CHECK(python("", files) == "/usr/bin/python3");
   }
 
-  TEST_CASE("without a python3 in PATH scripts cannot run and the remedy is named") {
+  TEST_CASE("program: a missing python3 is reported with the remedy") {
     CHECK(contains(resolved({"train.py"}, {{"/home/me/train.py", kText}}, {{"PATH", "/sbin"}}),
                    "python3: not found in PATH; set PYTHON_EXEC"));
   }
 
-  TEST_CASE(
-      "a bare name is looked for in PATH, then beside ddprun, and not in the current folder") {
+  TEST_CASE("program: a bare name is searched in PATH and beside ddprun only") {
     const std::string here = "/home/me/trainer";
     const std::string in_path = "/usr/bin/trainer";
     const std::string beside = "/opt/ddprun/bin/trainer";
@@ -106,20 +105,20 @@ TEST_SUITE("resolve program") {
     CHECK(resolved({"--no_python", "trainer"}, {{beside, kRuns}}) == beside);
   }
 
-  TEST_CASE("earlier folders of PATH win and an empty entry is the current folder") {
+  TEST_CASE("program: earlier PATH folders win and an empty entry is the current folder") {
     const Files files = {{"/a/tool", kRuns}, {"/b/tool", kRuns}, {"/home/me/other", kRuns}};
     CHECK(resolved({"tool"}, files, {{"PATH", "/b:/a"}}) == "/b/tool");
     CHECK(resolved({"other"}, files, {{"PATH", "/a:"}}) == "/home/me/other");
   }
 
-  TEST_CASE("folders and files that are not executable do not hide a program") {
+  TEST_CASE("program: folders and files without execute permission are skipped") {
     const Files files = {{"/home/me/trainer", kFolder},
                          {"/usr/local/bin/trainer", kText},
                          {"/opt/ddprun/bin/trainer", kRuns}};
     CHECK(resolved({"trainer"}, files) == "/opt/ddprun/bin/trainer");
   }
 
-  TEST_CASE("a path is that file only, by the name that was typed") {
+  TEST_CASE("program: a path names exactly that file") {
     CHECK(resolved({"./run"}, {{"/home/me/run", kRuns}}) == "./run");
     CHECK(resolved({"./run"}, {{"/usr/bin/run", kRuns}}) == "? ./run: no such file");
     CHECK(resolved({"bin/run"}, {{"/home/me/bin/run", kFolder}}) ==
@@ -128,13 +127,13 @@ TEST_SUITE("resolve program") {
                    "./run: is not executable (chmod +x ./run"));
   }
 
-  TEST_CASE("with --no_python a script executes itself and so must be executable") {
+  TEST_CASE("program: --no_python needs an executable script") {
     CHECK(resolved({"--no_python", "./t.py"}, {{"/home/me/t.py", kRuns}}) == "./t.py");
     CHECK(resolved({"--no_python", "./t.py"}, {{"/home/me/t.py", kText}}) ==
           "? ./t.py: is not executable (chmod +x ./t.py; without --no_python Python runs it)");
   }
 
-  TEST_CASE("with --run_path Python runs a script of any name, as torchrun does") {
+  TEST_CASE("program: --run_path runs any file with Python like torchrun") {
     const Files files = {{"/home/me/t.sh", kText}};
     const std::string expected = "/usr/bin/python3 -u t.sh";
     CHECK(resolved({"--run_path", "t.sh"}, files) == expected);
@@ -143,7 +142,7 @@ TEST_SUITE("resolve program") {
     CHECK(resolved({"--run_path", "lost"}) == "? lost: no such file in /home/me");
   }
 
-  TEST_CASE("what is not found is told with the places and what was nearly meant") {
+  TEST_CASE("program: a missing one is reported with the folders and similar names") {
     CHECK(resolved({"trian.py"}) == "? trian.py: no such file in /home/me");
     CHECK(resolved({"train.py"}, {{"/home/me/train.py", kFolder}}) ==
           "? train.py: is a folder without a __main__.py, not a script");
@@ -157,7 +156,7 @@ TEST_SUITE("resolve program") {
 }
 
 TEST_SUITE("macros") {
-  TEST_CASE("they follow Python's templates") {
+  TEST_CASE("macros: follow Python's templates") {
     const std::pair<const char*, const char*> cases[] = {
         {"", ""},
         {"plain", "plain"},

@@ -24,7 +24,7 @@ std::string told(Talk& talk, NodeId id, const std::string& name, const std::stri
 }  // namespace
 
 TEST_SUITE("addresses of nodes") {
-  TEST_CASE("a node that is named by the address of another node is warned of") {
+  TEST_CASE("node addresses: a node named by another node's address gives a warning") {
     struct Row {
       const char *name, *from, *other_name, *other_from;
       bool is_warned_of;
@@ -61,7 +61,7 @@ TEST_SUITE("addresses of nodes") {
 }
 
 TEST_SUITE("commands of nodes") {
-  TEST_CASE("a node that runs something else than the first is let in and told so") {
+  TEST_CASE("node commands: a node with a different command is accepted and notified") {
     Talk talk({.run_id = "run", .nodes_min = 5, .nodes_max = 5});
     CHECK(told(talk, 1, "a", "").empty());
     CHECK(told(talk, 2, "b", "train.py --lr 1").empty());
@@ -72,7 +72,7 @@ TEST_SUITE("commands of nodes") {
           "same");
   }
 
-  TEST_CASE("of long commands the part is shown in which they differ") {
+  TEST_CASE("node commands: the differing part of long commands is shown") {
     const std::string same = "train.py" + std::string(50, 'x') + " --model=" + std::string(30, 'y');
     const std::string end(200, 'z');
     CHECK(describe_difference("a", same + " --lr=1 " + end, "b", same + " --lr=2") ==
@@ -81,12 +81,12 @@ TEST_SUITE("commands of nodes") {
               " --lr=2\"; nodes of one run should run the same");
   }
 
-  TEST_CASE("a command that goes on beyond another is shown to its end") {
+  TEST_CASE("node commands: a longer command is shown to its end") {
     CHECK(describe_difference("a", "train.py", "b", "train.py --debug") ==
           "a runs \"train.py\" and b \"train.py --debug\"; nodes of one run should run the same");
   }
 
-  TEST_CASE("the end of a very long command is told by its hash") {
+  TEST_CASE("node commands: the end of a very long command is compared by hash") {
     const std::string shared(kCommandBytesMax, 'x');
     CHECK(bounded_command(shared) == shared);
     const auto one = bounded_command(shared + "1");

@@ -171,7 +171,7 @@ const Case kKubernetes[] = {
 }  // namespace
 
 TEST_SUITE("scheduler") {
-  TEST_CASE("a step of Slurm with one task on each node says all about the nodes") {
+  TEST_CASE("scheduler: a Slurm step with one task per node defines the nodes") {
     for (const auto& entry : kSlurm) {
       CAPTURE(entry.options);
       const auto found = answer(entry.arguments, entry.variables);
@@ -180,14 +180,14 @@ TEST_SUITE("scheduler") {
     }
   }
 
-  TEST_CASE("what was derived is told in one line with the variables it comes from") {
+  TEST_CASE("scheduler: derived values are reported in one line with their variables") {
     CHECK(answer({}, slurm({{"SLURM_GPUS_ON_NODE", "4"}})).notes ==
           "from Slurm: node 1 of 2, gpu002 (SLURM_NODEID, SLURM_STEP_NODELIST=gpu[001-002]), "
           "meeting at gpu001:16234 as run slurm-1234.0 (SLURM_JOB_ID, SLURM_STEP_ID), 4 workers "
           "(SLURM_GPUS_ON_NODE)");
   }
 
-  TEST_CASE("a script that uses one of the nodes it was given is told how to use all") {
+  TEST_CASE("scheduler: a script on one of several nodes is reported with the remedy") {
     const std::string hint =
         "Slurm gave 2 nodes to job 1234, of which this run uses one; "
         "'srun --ntasks-per-node=1 ddprun ...' uses all";
@@ -197,7 +197,7 @@ TEST_SUITE("scheduler") {
     CHECK(answer({}, slurm({{"SLURM_JOB_NUM_NODES", "1"}})).notes == "");
   }
 
-  TEST_CASE("a run that salloc started beside its nodes is told that it uses none") {
+  TEST_CASE("scheduler: a run started by salloc beside its nodes is reported") {
     const std::string hint =
         " to job 1234, but this run is on none of them: it was started on login.lan without srun; "
         "'srun --ntasks-per-node=1 ddprun ...' uses all";
@@ -212,14 +212,14 @@ TEST_SUITE("scheduler") {
           0);
   }
 
-  TEST_CASE("variables of Slurm that contradict each other are named") {
+  TEST_CASE("scheduler: contradictory Slurm variables are named") {
     for (const auto& refusal : kRefusals) {
       CAPTURE(refusal.text);
       CHECK(contains(answer({}, refusal.variables).problem, refusal.text));
     }
   }
 
-  TEST_CASE("any number of a job gives a port of the documented range") {
+  TEST_CASE("scheduler: any job number gives a port of the documented range") {
     for (const char* job : {"0", "9999", "10000", "1999999999"}) {
       const auto options =
           answer({}, slurm({{"SLURM_JOB_ID", job}, {"SLURM_STEP_ID", "1999999999"}})).options;
@@ -230,7 +230,7 @@ TEST_SUITE("scheduler") {
     }
   }
 
-  TEST_CASE("a pod of an Indexed Job knows its rank by its index and the first pod by its name") {
+  TEST_CASE("scheduler: an Indexed Job defines rank and first pod") {
     for (const auto& entry : kKubernetes) {
       CAPTURE(entry.options);
       CHECK(answer(entry.arguments, entry.variables, kPod).options == entry.options);
@@ -241,13 +241,13 @@ TEST_SUITE("scheduler") {
               std::string(kPod) + "), rdzv_id train (the host name " + kPod + ")");
   }
 
-  TEST_CASE("a pod whose name shows no other pod's gives its rank alone") {
+  TEST_CASE("scheduler: a pod name without others gives only the rank") {
     CHECK(answer({}, kTwoPods, "something.else").options == "node_rank=1");
     CHECK(answer({}, kTwoPods, "-1").options == "node_rank=1");
     CHECK(answer({}, kTwoPods, "").options == "node_rank=1");
   }
 
-  TEST_CASE("a pod that is part of no headless service is told so before it looks for others") {
+  TEST_CASE("scheduler: a pod without a headless service is reported before the search") {
     CHECK(answer({}, kTwoPods, "train-1")
               .problem.find("the host name train-1 has no domain, so no other pod is known by its "
                             "name: give the "
@@ -257,7 +257,7 @@ TEST_SUITE("scheduler") {
     CHECK(elsewhere.options == "node_rank=1 rdzv_id=train");
   }
 
-  TEST_CASE("a controller that sets torchrun's variables says all, and that is told, too") {
+  TEST_CASE("scheduler: variables of torchrun set by a controller are used and reported") {
     Variables variables = {{"PET_NNODES", "2"},
                            {"PET_NODE_RANK", "0"},
                            {"PET_MASTER_ADDR", "job-node-0-0.job"},
@@ -270,7 +270,7 @@ TEST_SUITE("scheduler") {
     CHECK(answer({}, variables).notes == "from Kubernetes: " + told);
   }
 
-  TEST_CASE("arguments, variables and a file beat the scheduler") {
+  TEST_CASE("scheduler: arguments and variables and files take precedence") {
     const auto lookup = lookup_in(slurm({{"PET_RDZV_ID", "mine"}}));
     const OptionSources sources{.scheduler = [&](const GivenValues& given) {
       return values_from_scheduler({.environment = lookup, .given = given, .host_name = "x"});
@@ -285,7 +285,7 @@ TEST_SUITE("scheduler") {
     REQUIRE(options->from_config.notes.size() == 1);
   }
 
-  TEST_CASE("a node of Slurm goes by the name by which it is waited for") {
+  TEST_CASE("scheduler: a Slurm node has the name by which others wait for it") {
     const auto lookup = lookup_in(slurm());
     const OptionSources sources{.scheduler = [&](const GivenValues& given) {
       return values_from_scheduler({.environment = lookup, .given = given, .host_name = "x"});
@@ -297,7 +297,7 @@ TEST_SUITE("scheduler") {
     CHECK(options->local_addr == "gpu002");
   }
 
-  TEST_CASE("of the nodes of a step the first prints the report for all") {
+  TEST_CASE("scheduler: the first node of a step prints the report for all") {
     for (const auto& [node, reporter] : Variables{{"0", ""}, {"1", "gpu001"}}) {
       CAPTURE(node);
       const auto lookup = lookup_in(slurm({{"SLURM_NODEID", node}}));

@@ -85,7 +85,7 @@ bool reaches(const Child& child, long system_call) {
 }  // namespace
 
 TEST_SUITE("sleeping code") {
-  TEST_CASE("the innermost code is the first that is neither the C library's nor the kernel's") {
+  TEST_CASE("sleeping code: the first frame outside C library and kernel is returned") {
     CHECK(innermost({0, 0x6100, 0x3100, 0x4100, 0x5100, 0x1100}) ==
           "/venv/torch/lib/libtorch_cpu.so");
     CHECK(innermost({0x3100, 0x1fff, 0x5100}) == "/usr/bin/python3.11");
@@ -93,7 +93,7 @@ TEST_SUITE("sleeping code") {
     CHECK(innermost({}).empty());
   }
 
-  TEST_CASE("a process sleeps in the code that called nanosleep, and pause() is no sleep") {
+  TEST_CASE("sleeping code: nanosleep counts as sleep and pause() does not") {
     const Child sleeper(sleep_in_program), waiter(wait_for_signal);
     REQUIRE(reaches(sleeper, SYS_clock_nanosleep));
     REQUIRE(reaches(waiter, SYS_pause));
@@ -101,7 +101,7 @@ TEST_SUITE("sleeping code") {
     CHECK(sleeping_code(waiter.pid()).empty());
   }
 
-  TEST_CASE("only processes that sleep in a library of PyTorch are found") {
+  TEST_CASE("sleeping code: only processes that sleep in a PyTorch library are found") {
     const Child torch(sleep_in_library), sleeper(sleep_in_program), waiter(wait_for_signal);
     REQUIRE(reaches(torch, SYS_clock_nanosleep));
     REQUIRE(reaches(sleeper, SYS_clock_nanosleep));
@@ -111,7 +111,7 @@ TEST_SUITE("sleeping code") {
     CHECK(sleeping_in_pytorch(waiter.pid()).empty());
   }
 
-  TEST_CASE("a process that a child has started is found") {
+  TEST_CASE("sleeping code: a process started by a child is found") {
     const Child parent([] {
       const Child torch(sleep_in_library);
       ::pause();
@@ -123,7 +123,7 @@ TEST_SUITE("sleeping code") {
     CHECK(found[0] != parent.pid());
   }
 
-  TEST_CASE("a process that has ended sleeps in no code") {
+  TEST_CASE("sleeping code: an ended process sleeps nowhere") {
     pid_t ended = 0;
     {
       const Child child(sleep_in_program);

@@ -70,8 +70,8 @@ struct Bench {
 
 }  // namespace
 
-TEST_SUITE("captures of stacks") {
-  TEST_CASE("however often they are asked for, one capture follows the one under way") {
+TEST_SUITE("stack captures") {
+  TEST_CASE("stack captures: requests during a capture cause one further capture") {
     Bench bench;
     for (int i = 0; i < 100; ++i) bench.captures.ask(bench.named(std::to_string(i)));
     bench.run();
@@ -84,7 +84,7 @@ TEST_SUITE("captures of stacks") {
     CHECK_FALSE(bench.captures.is_busy());
   }
 
-  TEST_CASE("before the workers' end the capture under way is interrupted and none is waited for") {
+  TEST_CASE("stack captures: the end of workers interrupts the capture and drops requests") {
     Bench bench;
     bench.captures.ask(bench.named("first"));
     bench.captures.ask(bench.named("waits"));
@@ -96,7 +96,7 @@ TEST_SUITE("captures of stacks") {
     CHECK(bench.happened == Names{"first", "interrupt", "last", "after last", "idle"});
   }
 
-  TEST_CASE("the last capture's time runs from when it was asked for") {
+  TEST_CASE("stack captures: the time limit of the last capture starts at its request") {
     Bench bench;
     std::vector<Deadline> deadlines;
     auto capture = bench.last("last");
@@ -116,7 +116,7 @@ TEST_SUITE("captures of stacks") {
     bench.end_capture();
   }
 
-  TEST_CASE("a capture that fails is told of, and what waited for it goes on") {
+  TEST_CASE("stack captures: a failed capture is reported and the next one starts") {
     Bench bench;
     bench.captures.take_last(bench.last("broken"));
     bench.captures.ask(bench.named("next"));
@@ -127,7 +127,7 @@ TEST_SUITE("captures of stacks") {
     CHECK(bench.happened.back() == "idle");
   }
 
-  TEST_CASE("what waits is not begun once it is cleared") {
+  TEST_CASE("stack captures: cleared requests are not started") {
     Bench bench;
     bench.captures.ask(bench.named("first"));
     bench.captures.ask(bench.named("waits"));

@@ -38,7 +38,7 @@ RunFinished failure() {
 }  // namespace
 
 TEST_SUITE("stacks in reports") {
-  TEST_CASE("stacks without a file are shown behind the worker's rank") {
+  TEST_CASE("stacks report: stacks without a file are shown with the rank") {
     const auto text = shown({}, {taken(3, "")});
     CHECK(text.substr(text.find("warning")) ==
           "warning node 0, attempt 1: stacks of rank 3 (pid 73) by gdb and "
@@ -47,8 +47,7 @@ TEST_SUITE("stacks in reports") {
           "[rank 3]: #3 d\n[rank 3]: #4 e\n[rank 3]: #5 f\n");
   }
 
-  TEST_CASE(
-      "stacks in a file are named, what Python printed is not repeated, errors alone are short") {
+  TEST_CASE("stacks report: files are named and Python's output is not repeated") {
     CHECK(shown({}, {taken(3, "/logs/stacks.txt")})
               .ends_with("; py-spy: refused: /logs/stacks.txt\n"));
     auto printed = taken(0, "");
@@ -60,7 +59,7 @@ TEST_SUITE("stacks in reports") {
     CHECK(shown({.level = LogLevel::error}, {taken(3, "")}).empty());
   }
 
-  TEST_CASE("a worker that was ended for its stacks and showed none is told of") {
+  TEST_CASE("stacks report: a worker that ended without its stack is reported") {
     auto silent = taken(2, "");
     silent.means.clear();
     silent.was_ended = true;
@@ -75,7 +74,7 @@ TEST_SUITE("stacks in reports") {
     CHECK(text.find("nothing was found") != std::string::npos);
   }
 
-  TEST_CASE("the report names the files or shows the innermost frames, of the last attempt") {
+  TEST_CASE("stacks report: files or innermost frames of the last attempt are shown") {
     const auto text = shown({.level = LogLevel::error, .columns = 60},
                             {AttemptStarted{}, taken(9, ""), AttemptStarted{.attempt = 1},
                              taken(0, "/logs/1/stacks.txt"), taken(1, ""), failure()});
@@ -88,7 +87,7 @@ TEST_SUITE("stacks in reports") {
     CHECK(text.find("rank 9") == std::string::npos);
   }
 
-  TEST_CASE("of very many stacks eight are in the report") {
+  TEST_CASE("stacks report: the report shows at most eight stacks") {
     ReportFacts facts;
     for (int rank = 0; rank < 20; ++rank) facts.stacks.push_back(taken(rank, "/logs/stacks.txt"));
     const auto text = final_report(failure(), facts, 80);

@@ -67,8 +67,7 @@ std::uint64_t address_of_named_function() {
 }  // namespace
 
 TEST_SUITE("stacks") {
-  TEST_CASE(
-      "the means are chosen by what the worker is, what may be done to it, and what is there") {
+  TEST_CASE("stacks: the method follows from worker and permissions and tools") {
     struct Row {
       const char* what;
       StackFacts facts;
@@ -107,7 +106,7 @@ TEST_SUITE("stacks") {
     }
   }
 
-  TEST_CASE("native frames do for a native program, but Python's own are wanted of Python") {
+  TEST_CASE("stacks: native frames suffice for native programs and not for Python") {
     CHECK(is_enough(gdb, {}));
     CHECK(is_enough(runtime, {}));
     CHECK_FALSE(is_enough(gdb, {.is_python = true}));
@@ -116,7 +115,7 @@ TEST_SUITE("stacks") {
     CHECK(is_enough(faulthandler, {.is_python = true}));
   }
 
-  TEST_CASE("of gdb's and py-spy's words the stacks are kept") {
+  TEST_CASE("stacks: only stacks are kept of the output of gdb and py-spy") {
     CHECK(stacks_in("[New LWP 12]\n0x00 in pause ()\n\nThread 1 (LWP 12):\n#0  pause ()\n"
                     "#1  main ()\n[Inferior 1 (process 12) detached]\n") ==
           "Thread 1 (LWP 12):\n#0  pause ()\n#1  main ()\n");
@@ -127,7 +126,7 @@ TEST_SUITE("stacks") {
     CHECK(stacks_in("").empty());
   }
 
-  TEST_CASE("gdb's words around Python's frames and faulthandler's beside them are dropped") {
+  TEST_CASE("stacks: gdb and faulthandler text around Python frames is removed") {
     CHECK(python_frames_in("[New LWP 12]\n$1 = 0\nFatal Python error: Illegal instruction\n\n"
                            "Thread 0x7f (most recent call first):\n  File \"a.py\", line 3 in f\n\n"
                            "Extension modules: numpy.core (total: 1)\n\n$2 = 0\n[detached]\n") ==
@@ -138,7 +137,7 @@ TEST_SUITE("stacks") {
     CHECK(python_frames_in("").empty());
   }
 
-  TEST_CASE("Python's code is that of its library if there is one") {
+  TEST_CASE("stacks: Python code is that of its library if there is one") {
     const auto code_in = [](std::string_view text) { return python_code(parse_mappings(text)); };
     const std::string program =
         "1000-2000 r-xp 00000000 fe:01 1 /usr/bin/python3.13\n"
@@ -153,7 +152,7 @@ TEST_SUITE("stacks") {
     CHECK(code_in("9000-a000 r-xp 00000000 fe:01 3 /usr/lib/libc.so.6\n").end == 0);
   }
 
-  TEST_CASE("a tool that is refused is quoted, any other by its last line") {
+  TEST_CASE("stacks: a rejected tool is quoted and others by their last line") {
     CHECK(complaint_in("warning: process 3 is already traced by process 4\n"
                        "ptrace: Operation not permitted.\nNo threads.\n") ==
           "ptrace: Operation not permitted.");
@@ -173,7 +172,7 @@ TEST_SUITE("stacks") {
     CHECK(complaint_in(" \n") == "it printed nothing");
   }
 
-  TEST_CASE("the memory map is read line by line, and what is no mapping of a file is left out") {
+  TEST_CASE("stacks: the memory map is parsed by line and anonymous mappings skipped") {
     const auto mappings = parse_mappings(
         "55e0-55f8 r-xp 00001000 fe:01 1234                       /usr/bin/a program\n"
         "7f00-7f10 rw-p 00000000 00:00 0 \n"
@@ -189,7 +188,7 @@ TEST_SUITE("stacks") {
     CHECK(mappings[1].file == "[vdso]");
   }
 
-  TEST_CASE("a function of this program has its name") {
+  TEST_CASE("stacks: a function of this program has its name") {
     control::ThreadStack stack{.thread_id = 5, .frames = 2};
     stack.addresses[0] = address_of_named_function();
     stack.addresses[1] = 16;  // nothing is mapped there
@@ -204,7 +203,7 @@ TEST_SUITE("stacks") {
     CHECK(unnamed.ends_with(" in launcher_unit\n  #1  0x10\n"));
   }
 
-  TEST_CASE("a symbol reader gets what the agent has encoded, and nothing malformed") {
+  TEST_CASE("stacks: the symbol reader gets valid encoded requests only") {
     control::ThreadStack stack{.thread_id = 5, .frames = 1};
     stack.addresses[0] = 16;
     const SymbolRequest request{.stacks = {stack, stack},
@@ -229,7 +228,7 @@ TEST_SUITE("stacks") {
     CHECK_FALSE(is_symbol_reader("ddprun"));
   }
 
-  TEST_CASE("a file that is cut off or damaged anywhere gives no names, or right ones") {
+  TEST_CASE("stacks: truncated or damaged symbol files give no or correct names") {
     const auto program = read_own_program();
     for (const std::size_t size : {0, 3, 16, 63, 64, 65, 500, 5000}) {
       const auto cut = program.substr(0, size);
@@ -247,7 +246,7 @@ TEST_SUITE("stacks") {
     }
   }
 
-  TEST_CASE("a table of symbols without an end to its names is read to its own end") {
+  TEST_CASE("stacks: an unterminated symbol table is read to its end") {
     std::string file(sizeof(Elf64_Ehdr), '\0');
     const Elf64_Phdr segment{.p_type = PT_LOAD,
                              .p_flags = 0,
@@ -297,7 +296,7 @@ TEST_SUITE("stacks") {
     CHECK(places[0].function == "name" + std::string(kSymbolBytesMax - 4, 'x'));
   }
 
-  TEST_CASE("a table of very many symbols is read in parts, and only as far as names are missing") {
+  TEST_CASE("stacks: a large symbol table is read in parts as far as needed") {
     constexpr std::uint64_t kTableOffset = 4096, kNamesOffset = 1ULL << 40;
     const Elf64_Phdr segment{.p_type = PT_LOAD,
                              .p_flags = 0,
@@ -355,7 +354,7 @@ TEST_SUITE("stacks") {
     CHECK(most <= 4U << 20);
   }
 
-  TEST_CASE("a file that claims very many tables costs no more than the two of a sound one") {
+  TEST_CASE("stacks: a file with very many tables costs no more than a valid one") {
     constexpr unsigned kTables = 60'000;
     const Elf64_Phdr segment{.p_type = PT_LOAD,
                              .p_flags = 0,
@@ -392,7 +391,7 @@ TEST_SUITE("stacks") {
     CHECK(reads == 3 + 1);  // header, segments and sections; a part of one table
   }
 
-  TEST_CASE("names are readable and have an end") {
+  TEST_CASE("stacks: names are demangled and cut") {
     const std::string endless(1000, 'x');
     const auto names = readable_names({"", "main", "_ZN6ddprun5trainEi", "_Zx", endless});
     CHECK(names.size() == 5);
@@ -405,7 +404,7 @@ TEST_SUITE("stacks") {
     CHECK(readable_names({}).empty());
   }
 
-  TEST_CASE("a name that takes very much stays as it is, and the others become readable") {
+  TEST_CASE("stacks: a name too expensive to demangle stays and others are demangled") {
     const auto growing = growing_symbol();
     const auto nested = "_Z1f" + std::string(1U << 20, 'P') + "i";
     const auto names =

@@ -41,7 +41,7 @@ void run_staged_ranks(int size, const std::function<void(ProcessGroup&)>& body) 
 }  // namespace
 
 TEST_SUITE("staged collectives") {
-  TEST_CASE("long ones give the serial results, again and again in the same pipes") {
+  TEST_CASE("staged collectives: long ones equal the serial results in reused pipes") {
     for (const int size : {2, 3, 5}) {
       CAPTURE(size);
       const auto inputs = make_inputs(size, kElements, DataType::float32);
@@ -62,7 +62,7 @@ TEST_SUITE("staged collectives") {
     }
   }
 
-  TEST_CASE("a streamed copy is a copy, wherever it begins and ends") {
+  TEST_CASE("staged collectives: a streamed copy is correct at any offset and length") {
     Bytes source(400);
     for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i % 251);
     for (const std::size_t to : {0, 1, 15, 63, 64}) {

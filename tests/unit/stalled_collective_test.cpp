@@ -62,8 +62,8 @@ using Lines = std::vector<std::string>;
 
 }  // namespace
 
-TEST_SUITE("held up") {
-  TEST_CASE("the rank that has not entered a collective is named, with what it did last") {
+TEST_SUITE("stalled collective") {
+  TEST_CASE("stalled collective: the missing rank is named with its last call") {
     const auto call = [](auto since) {
       return in(17, "all_reduce(6553600 x float32, sum)", since, 25 * kMebibyte);
     };
@@ -76,7 +76,7 @@ TEST_SUITE("held up") {
                 "rank 2: its last was barrier(), 31.0 s before"});
   }
 
-  TEST_CASE("ranks that call different things are set side by side") {
+  TEST_CASE("stalled collective: different calls are listed side by side") {
     CHECK(said({rank(0, {in(3, "all_reduce(6553600 x float32, sum)", 2s, 25 * kMebibyte)}),
                 rank(1, {in(3, "broadcast(10 x int32, root 0)", 1s, 40)}),
                 rank(2, {in(3, "all_reduce(6553600 x float32, sum)", 2s, 25 * kMebibyte)})}) ==
@@ -85,7 +85,7 @@ TEST_SUITE("held up") {
                 "int32, root 0) of 40 bytes"});
   }
 
-  TEST_CASE("the earliest collective counts, whoever has gone on from it") {
+  TEST_CASE("stalled collective: the earliest collective counts") {
     CHECK(said({rank(0, {done(7, "broadcast(1 x int32, root 0)", 5s), in(8, "barrier()", 5s)}),
                 rank(1, {in(7, "broadcast(1 x int32, root 0)", 9s)}),
                 rank(2, {done(6, "barrier()", 10s)})}) ==
@@ -94,7 +94,7 @@ TEST_SUITE("held up") {
                 "rank 2: its last was barrier(), 10.0 s before"});
   }
 
-  TEST_CASE("a call that has failed counts as one that was waited in") {
+  TEST_CASE("stalled collective: a failed call counts as a wait") {
     auto failed = in(2, "barrier()", 5s);
     failed.state = FlightState::failed;
     failed.ended_ago = 3s;
@@ -104,12 +104,12 @@ TEST_SUITE("held up") {
                 "rank 1: has not called anything"});
   }
 
-  TEST_CASE("all in the same call is told, too, since it may be what hangs") {
+  TEST_CASE("stalled collective: all ranks in the same call are reported as a possible hang") {
     CHECK(said({rank(0, {in(2, "barrier()", 5s)}), rank(1, {in(2, "barrier()", 4s)})}) ==
           Lines{"ranks 0, 1 are in collective 2 of group \"default\", barrier(), for up to 5.0 s"});
   }
 
-  TEST_CASE("a wait that has only begun is told without its length") {
+  TEST_CASE("stalled collective: a short wait is reported without its length") {
     CHECK(said({rank(0, {in(2, "barrier()", 20ms)}), rank(1, {in(2, "barrier()", 0ms)})}) ==
           Lines{"ranks 0, 1 are in collective 2 of group \"default\", barrier()"});
     CHECK(said({rank(0, {receiving("recv(1 x int32, rank 1, tag 7)", 60ms)}),
@@ -117,7 +117,7 @@ TEST_SUITE("held up") {
               .front() == "rank 0 waits for messages in group \"default\", for up to 0.1 s");
   }
 
-  TEST_CASE("ranks that wait for messages are told of, alone and beside a collective") {
+  TEST_CASE("stalled collective: ranks that wait for messages are reported") {
     const auto waiting = receiving("recv(1 x int32, rank 1, tag 7)", 4s);
     CHECK(said({rank(0, {waiting}), rank(1, {done(0, "barrier()", 4s)})}) ==
           Lines{"rank 0 waits for messages in group \"default\", for up to 4.0 s",
@@ -128,13 +128,13 @@ TEST_SUITE("held up") {
                 "rank 0: is in recv(1 x int32, rank 1, tag 7), for 4.0 s"});
   }
 
-  TEST_CASE("a group that is still meeting says who is missing") {
+  TEST_CASE("stalled collective: a group being created reports missing ranks") {
     CHECK(said({rank(0, {}, GroupState::meeting), {1, {}}}) ==
           Lines{"rank 1 has not made group \"default\"; rank 0 waits for the others to join group "
                 "\"default\""});
   }
 
-  TEST_CASE("ranks that do not belong to a group are not missed in it") {
+  TEST_CASE("stalled collective: ranks outside the group are not missing") {
     auto first = rank(0, {in(0, "barrier()", 1s)}, GroupState::open, "pair");
     first.worker.groups[0].members = {0, 2};
     CHECK(said({first, {1, {}}, {2, {}}}) ==
@@ -143,7 +143,7 @@ TEST_SUITE("held up") {
                 "rank 2: has not made the group"});
   }
 
-  TEST_CASE("a rank that had no room to record the group is not accused") {
+  TEST_CASE("stalled collective: a rank without space for the record is not blamed") {
     RankFlights full{.rank = 1};
     full.worker.unrecorded_groups = 1;
     CHECK(said({rank(0, {in(4, "barrier()", 3s)}), full, {2, {}}}) ==
@@ -160,7 +160,7 @@ TEST_SUITE("held up") {
           find_stalled_collectives({rank(0, {}), full}));
   }
 
-  TEST_CASE("of a large group of some ranks those that are not in it are not accused") {
+  TEST_CASE("stalled collective: ranks outside a subgroup are not blamed") {
     std::vector<RankFlights> ranks;
     for (int i = 0; i < 400; ++i) {
       ranks.push_back(i < 300 ? rank(i, {in(4, "barrier()", 3s)}) : RankFlights{.rank = i});
@@ -176,12 +176,12 @@ TEST_SUITE("held up") {
     CHECK(said(ranks)[0].find("ranks 300-399 have not entered") == 0);
   }
 
-  TEST_CASE("a group in which nobody waits is not spoken of") {
+  TEST_CASE("stalled collective: a group without waiting ranks is not reported") {
     CHECK(said({rank(0, {done(4, "barrier()", 1s)}), rank(1, {done(3, "barrier()", 1s)})}).empty());
     CHECK(said({{0, {}}, {1, {}}}).empty());
   }
 
-  TEST_CASE("of many missing ranks the first are described") {
+  TEST_CASE("stalled collective: the first of many missing ranks are described") {
     std::vector<RankFlights> ranks = {rank(0, {in(0, "barrier()", 1s)})};
     for (int i = 1; i <= 20; ++i) ranks.push_back(rank(i, {}));
     const auto lines = said(ranks);
@@ -190,7 +190,7 @@ TEST_SUITE("held up") {
     CHECK(lines.back() == "and 12 more");
   }
 
-  TEST_CASE("what nodes tell each other is enough to say the same") {
+  TEST_CASE("stalled collective: exchanged records give the same text on all nodes") {
     std::vector<RankFlights> ranks = {rank(0, {in(9, "barrier()", 5s)}),
                                       rank(1, {receiving("recv(1 x int32, rank 0, tag 7)", 4s)}),
                                       {2, {.unrecorded_groups = 3}}};
@@ -208,7 +208,7 @@ TEST_SUITE("held up") {
     CHECK(to_flights_record({}).empty());
   }
 
-  TEST_CASE("a record of many ranks is cut between two, and what is no record is nothing") {
+  TEST_CASE("stalled collective: a record is cut between ranks and an invalid one is empty") {
     std::vector<RankFlights> ranks;
     for (int i = 0; i < 1024; ++i) ranks.push_back(rank(i, {in(9, std::string(200, 'c'), 5s)}));
     const auto record = to_flights_record(ranks);
@@ -223,7 +223,7 @@ TEST_SUITE("held up") {
       CHECK(from_flights_record(text).empty());
   }
 
-  TEST_CASE("the final report shows it after the failures") {
+  TEST_CASE("stalled collective: the final report shows it after the failures") {
     RunFinished finished{.result = RunResult::failed, .attempts = 1};
     finished.failures.push_back({.rank = 1, .signal = 9});
     finished.stalled = find_stalled_collectives({rank(0, {in(0, "barrier()", 1s)}), rank(1, {})});

@@ -62,7 +62,7 @@ bool is_refused(const StoreOutcome& outcome) {
 }  // namespace
 
 TEST_SUITE("store table") {
-  TEST_CASE("a value that was set can be read, and an absent one is empty") {
+  TEST_CASE("store table: a set value can be read and an absent one is empty") {
     Table table;
     CHECK(table.ask(kAnn, wire::Set{"/k", "v"}) == nothing());
     CHECK(table.ask(kBob, wire::Get{"/k"}) == to(kBob, wire::Value{"v"}));
@@ -77,7 +77,7 @@ TEST_SUITE("store table") {
     CHECK(table.bytes() == 0);
   }
 
-  TEST_CASE("ADD reads a value as strtoll does and stores decimal text") {
+  TEST_CASE("store table: ADD reads a value like strtoll and stores decimal text") {
     struct Row {
       const char* text;
       std::int64_t delta;
@@ -97,7 +97,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::Add{"/new", -2}) == to(kAnn, wire::Number{-2}));
   }
 
-  TEST_CASE("ADD to what is no number closes the connection and changes nothing") {
+  TEST_CASE("store table: ADD to a non-number closes the connection and changes nothing") {
     for (const char* text : {"", " ", "abc", "-", "+", "+-5", "++5", "9223372036854775808",
                              "-9223372036854775809", "99999999999999999999x"}) {
       CAPTURE(text);
@@ -109,7 +109,7 @@ TEST_SUITE("store table") {
     }
   }
 
-  TEST_CASE("COMPARE_SET follows PyTorch's four rules, the untrue answer included") {
+  TEST_CASE("store table: COMPARE_SET follows PyTorch's four rules") {
     Table table;
     CHECK(table.ask(kAnn, wire::CompareSet{"/k", "x", "d"}) == to(kAnn, wire::Value{"x"}));
     CHECK(table.number_of_keys() == 0);
@@ -119,7 +119,7 @@ TEST_SUITE("store table") {
     CHECK(table.value("/k") == "e");
   }
 
-  TEST_CASE("COMPARE_SET wakes those who wait exactly when the key comes into being") {
+  TEST_CASE("store table: COMPARE_SET wakes waiting clients only if it creates the key") {
     Table table;
     CHECK(table.ask(kBob, wire::Wait{{"/k"}}) == nothing());
     CHECK(table.ask(kAnn, wire::CompareSet{"/k", "x", "d"}) == to(kAnn, wire::Value{"x"}));
@@ -128,7 +128,7 @@ TEST_SUITE("store table") {
           std::vector<Delivery>{{kBob, Answer::ready}, {kAnn, wire::Value{"d"}}});
   }
 
-  TEST_CASE("CHECK and WAIT of keys that exist, or of none, are answered at once") {
+  TEST_CASE("store table: CHECK and WAIT of existing or no keys are answered at once") {
     Table table;
     table.ask(kAnn, wire::Set{"/empty", ""});
     CHECK(table.ask(kAnn, wire::Check{{}}) == to(kAnn, Answer::ready));
@@ -149,7 +149,7 @@ TEST_SUITE("store table") {
     CHECK(table.number_of_waits() == 0);
   }
 
-  TEST_CASE("every way to create a key wakes those who wait") {
+  TEST_CASE("store table: every creation of a key wakes waiting clients") {
     const std::vector<wire::Request> ways = {wire::Set{"/k", ""}, wire::Append{"/k", "x"},
                                              wire::MultiSet{{{"/other", ""}, {"/k", ""}}}};
     for (const auto& way : ways) {
@@ -167,7 +167,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::Barrier{"/b", 9}) == wakes({kBob}));
   }
 
-  TEST_CASE("a wait counts the keys missing at its start, even if one is deleted again") {
+  TEST_CASE("store table: a wait counts missing keys at its start despite deletions") {
     Table table;
     table.ask(kAnn, wire::Set{"/there", ""});
     CHECK(table.ask(kBob, wire::Wait{{"/a", "/there", "/b", "/a"}}) == nothing());
@@ -178,7 +178,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::Set{"/b", ""}) == wakes({kBob}));
   }
 
-  TEST_CASE("CANCEL_WAIT is always answered, and ends a wait for good") {
+  TEST_CASE("store table: CANCEL_WAIT always gets a reply and ends a wait") {
     Table table;
     CHECK(table.ask(kBob, wire::CancelWait{}) == to(kBob, Answer::wait_cancelled));
     table.ask(kBob, wire::Wait{{"/k"}});
@@ -187,7 +187,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::Set{"/k", ""}) == nothing());
   }
 
-  TEST_CASE("a client waits for one thing at a time") {
+  TEST_CASE("store table: a client has one wait at a time") {
     Table table;
     table.ask(kBob, wire::Wait{{"/k"}});
     CHECK(is_refused(table.ask(kBob, wire::Wait{{"/l"}})));
@@ -195,7 +195,7 @@ TEST_SUITE("store table") {
     CHECK(table.number_of_keys() == 0);
   }
 
-  TEST_CASE("a legacy client's next request silently cancels its wait") {
+  TEST_CASE("store table: a legacy client's next request cancels its wait") {
     Table table;
     table.ask_legacy(kBob, wire::Wait{{"/k"}});
     CHECK(table.ask_legacy(kBob, wire::NumberOfKeys{}) == to(kBob, wire::Number{0}));
@@ -206,7 +206,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::Set{"/l", ""}) == wakes({kEve}));
   }
 
-  TEST_CASE("queues keep their order, apart from the values") {
+  TEST_CASE("store table: queues keep their order and are separate from values") {
     Table table;
     CHECK(table.ask(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{}));
     table.ask(kAnn, wire::QueuePush{"/q", "1"});
@@ -222,7 +222,7 @@ TEST_SUITE("store table") {
     CHECK(table.bytes() == 0);
   }
 
-  TEST_CASE("a value that the woken client does not take is offered to the next") {
+  TEST_CASE("store table: a value not taken by a woken client goes to the next") {
     Table table;
     for (const ClientId client : {kBob, kEve, kAnn}) table.ask(client, wire::Wait{{"/q"}});
     table.ask(4, wire::QueuePush{"/q", "1"});
@@ -236,7 +236,7 @@ TEST_SUITE("store table") {
     CHECK(table.bytes() == 0);
   }
 
-  TEST_CASE("a value that another client took is offered to nobody") {
+  TEST_CASE("store table: a value already taken is offered to no client") {
     Table table;
     table.ask(kBob, wire::Wait{{"/q"}});
     table.ask(kEve, wire::Wait{{"/q"}});
@@ -246,7 +246,7 @@ TEST_SUITE("store table") {
     CHECK(table.number_of_waits() == 1);
   }
 
-  TEST_CASE("a push wakes one who waits for nothing else rather than none") {
+  TEST_CASE("store table: a push wakes a client that waits for nothing else") {
     Table table;
     table.ask(kBob, wire::Wait{{"/k", "/q"}});
     table.ask(kEve, wire::Wait{{"/q"}});
@@ -254,7 +254,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::Set{"/k", ""}) == wakes({kBob}));
   }
 
-  TEST_CASE("a push wakes one of those who wait, the first first") {
+  TEST_CASE("store table: a push wakes the client that waited longest") {
     Table table;
     table.ask(kBob, wire::Wait{{"/q"}});
     table.ask(kEve, wire::Wait{{"/q"}});
@@ -263,7 +263,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::QueuePush{"/q", "3"}) == nothing());
   }
 
-  TEST_CASE("a barrier opens for all when the last arrives, and stays open") {
+  TEST_CASE("store table: a barrier opens with the last arrival and stays open") {
     Table table;
     CHECK(table.ask(kBob, wire::Barrier{"/b", 3}) == nothing());
     CHECK(table.value("/b") == "1");
@@ -274,7 +274,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kBob, wire::Barrier{"/none", 0}) == wakes({kBob}));
   }
 
-  TEST_CASE("a barrier that is cancelled stays counted, and a SET opens it") {
+  TEST_CASE("store table: a cancelled arrival still counts and a SET opens the barrier") {
     Table table;
     table.ask(kBob, wire::Barrier{"/b", 3});
     table.ask(kBob, wire::CancelWait{});
@@ -283,7 +283,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::Set{"/b", "9"}) == wakes({kEve}));
   }
 
-  TEST_CASE("those who watch a key are told of every change") {
+  TEST_CASE("store table: watching clients are notified of every change") {
     using wire::Change;
     using wire::Notification;
     Table table;
@@ -303,7 +303,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::Set{"/k", "1"}) == nothing());
   }
 
-  TEST_CASE("a client that is gone is told nothing and leaves nothing") {
+  TEST_CASE("store table: a removed client gets nothing and leaves no state") {
     Table table;
     table.ask(kBob, wire::Wait{{"/a", "/b"}});
     table.ask(kEve, wire::Barrier{"/c", 2});
@@ -317,7 +317,7 @@ TEST_SUITE("store table") {
     CHECK(table.bytes() == 0);
   }
 
-  TEST_CASE("clearing forgets everything") {
+  TEST_CASE("store table: clearing removes everything") {
     Table table;
     table.ask(kAnn, wire::Set{"/k", "v"});
     table.ask(kAnn, wire::QueuePush{"/q", "v"});
@@ -330,7 +330,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::MultiSet{{{"/k", ""}, {"/a", ""}}}) == nothing());
   }
 
-  TEST_CASE("a full table refuses what would grow it and takes what does not") {
+  TEST_CASE("store table: a full table accepts only requests that do not grow it") {
     Table table({.bytes_max = 2000});
     CHECK(table.ask(kAnn, wire::Set{"/k", std::string(1000, 'x')}) == nothing());
     CHECK(is_refused(table.ask(kAnn, wire::Set{"/l", std::string(1000, 'x')})));
@@ -341,7 +341,7 @@ TEST_SUITE("store table") {
     CHECK(table.ask(kAnn, wire::Set{"/l", std::string(1000, 'x')}) == nothing());
   }
 
-  TEST_CASE("waits and watches are bounded together") {
+  TEST_CASE("store table: waits and watches have a common limit") {
     Table table({.waits_max = 3});
     CHECK(table.ask(kAnn, wire::Wait{{"/a", "/b"}}) == nothing());
     CHECK(is_refused(table.ask(kBob, wire::Wait{{"/a", "/b"}})));
@@ -359,14 +359,14 @@ TEST_SUITE("store table") {
     CHECK(is_refused(table.ask(kAnn, wire::Wait{{"/a", "/b", "/c"}})));
   }
 
-  TEST_CASE("a value cannot be made longer than the limit piece by piece") {
+  TEST_CASE("store table: appends cannot exceed the value limit") {
     Table table;
     table.ask(kAnn, wire::Set{"/k", std::string(wire::kValueBytesMax, 'x')});
     CHECK(table.ask(kAnn, wire::Append{"/k", ""}) == nothing());
     CHECK(is_refused(table.ask(kAnn, wire::Append{"/k", "x"})));
   }
 
-  TEST_CASE("a reply that is too long is refused before it is made") {
+  TEST_CASE("store table: a too long reply is rejected before it is built") {
     Table table({.unread_bytes_max = 1000});
     table.ask(kAnn, wire::Set{"/k", std::string(600, 'x')});
     CHECK(table.ask(kAnn, wire::MultiGet{{"/k"}}).refusal.empty());

@@ -94,7 +94,7 @@ struct Bench {
 }  // namespace
 
 TEST_SUITE("use of the store") {
-  TEST_CASE("workers of one node are expected at the agent's store unless rank 0 hosts it") {
+  TEST_CASE("store use: workers of one node should use the agent's store unless rank 0 hosts it") {
     CHECK(expects_store_use(plan_of(1)));
     auto plan = plan_of(2);
     plan.worker_store_port = 0;
@@ -104,8 +104,7 @@ TEST_SUITE("use of the store") {
     CHECK_FALSE(expects_store_use(plan));
   }
 
-  TEST_CASE(
-      "as many processes as workers that sleep in PyTorch in two searches cause one warning") {
+  TEST_CASE("store use: as many sleeping processes as workers in two searches cause one warning") {
     Bench bench(2);
     bench.watch.start_attempt();
     bench.search({17, 12});
@@ -123,7 +122,7 @@ TEST_SUITE("use of the store") {
     CHECK(bench.searches->count == 2);
   }
 
-  TEST_CASE("processes that load, compute or sleep otherwise cause none, however long it takes") {
+  TEST_CASE("store use: processes that do other work cause no warning") {
     Bench bench(2);
     bench.watch.start_attempt();
     for (int i = 0; i < 20; ++i) bench.search({});
@@ -135,7 +134,7 @@ TEST_SUITE("use of the store") {
     CHECK(bench.warnings.texts.empty());
   }
 
-  TEST_CASE("processes that the only worker has started count") {
+  TEST_CASE("store use: processes started by a single worker count") {
     Bench bench(1);
     bench.watch.start_attempt();
     bench.search({21, 22});
@@ -144,7 +143,7 @@ TEST_SUITE("use of the store") {
     CHECK(bench.warnings.texts[0].find("process 22 waits for a store") != std::string::npos);
   }
 
-  TEST_CASE("a search that blocks delays neither the event loop nor the end of the attempt") {
+  TEST_CASE("store use: a blocked search delays neither event loop nor end") {
     Bench bench(1);
     bench.searches->blocks = true;
     bench.watch.start_attempt();
@@ -159,7 +158,7 @@ TEST_SUITE("use of the store") {
     CHECK(bench.searches.use_count() == 2);
   }
 
-  TEST_CASE("a connection ends the searches, but one of an earlier attempt does not count") {
+  TEST_CASE("store use: only a connection of the same attempt ends the searches") {
     Bench bench(1);
     bench.watch.start_attempt();
     bench.connect();
@@ -173,7 +172,7 @@ TEST_SUITE("use of the store") {
     CHECK(bench.warnings.texts.size() == 1);
   }
 
-  TEST_CASE("the end has advice if a worker says that it could not reach a store, else none") {
+  TEST_CASE("store use: the end has advice only if a worker could not reach a store") {
     const auto advice_after = [](const WorkerExited& exit) {
       Bench bench(1);
       bench.watch.start_attempt();

@@ -96,7 +96,7 @@ std::string with_length(const char* code, std::uint64_t length) {
 }  // namespace
 
 TEST_SUITE("store wire") {
-  TEST_CASE("each request of each dialect comes out as it went in, wherever it is cut in two") {
+  TEST_CASE("store wire: each request of each dialect round-trips in pieces") {
     for (const Dialect dialect : {Dialect::modern, Dialect::legacy}) {
       for (const auto& request : all_requests()) {
         if (!has_operation(request, dialect)) continue;
@@ -117,7 +117,7 @@ TEST_SUITE("store wire") {
     }
   }
 
-  TEST_CASE("all requests one byte at a time") {
+  TEST_CASE("store wire: all requests are decoded one byte at a time") {
     std::string bytes = kGreeting;
     std::vector<Request> expected;
     for (const auto& request : all_requests()) {
@@ -131,7 +131,7 @@ TEST_SUITE("store wire") {
     CHECK(parse(parser, pieces) == expected);
   }
 
-  TEST_CASE("the bytes are those that PyTorch's clients send") {
+  TEST_CASE("store wire: encoded bytes equal those of PyTorch's clients") {
     struct Row {
       const char* bytes;
       Dialect dialect;
@@ -157,7 +157,7 @@ TEST_SUITE("store wire") {
     }
   }
 
-  TEST_CASE("the first bytes tell the dialects apart, however they are split") {
+  TEST_CASE("store wire: the first bytes identify the dialect in pieces of any size") {
     RequestParser modern;
     CHECK(parse(modern, {std::string_view(kGreeting).substr(0, 3)}).empty());
     CHECK(modern.dialect() == Dialect::undecided);
@@ -172,7 +172,7 @@ TEST_SUITE("store wire") {
     CHECK_FALSE(legacy.is_malformed());
   }
 
-  TEST_CASE("what is not the protocol is refused with a reason") {
+  TEST_CASE("store wire: other protocols are rejected with a reason") {
     CHECK(problem_of("GET / HTTP/1.1\r\n") ==
           "sent the unknown operation code 71 (not a store's client?)");
     CHECK(problem_of(hex("00 cef7853d")) ==
@@ -186,7 +186,7 @@ TEST_SUITE("store wire") {
     CHECK(problem_of(kGreeting + kGreeting) == "sent the unknown operation code 0");
   }
 
-  TEST_CASE("lengths at the limit pass and those above it are refused before any byte has come") {
+  TEST_CASE("store wire: lengths over the limit are rejected before any data") {
     const auto refuses = [](const std::string& bytes) { return !problem_of(bytes).empty(); };
     CHECK_FALSE(refuses(kGreeting + with_length("03", wire::kKeyBytesMax)));
     CHECK(refuses(kGreeting + with_length("03", wire::kKeyBytesMax + 1)));
@@ -203,7 +203,7 @@ TEST_SUITE("store wire") {
     }
   }
 
-  TEST_CASE("an announced length takes no memory") {
+  TEST_CASE("store wire: an announced length allocates nothing") {
     RequestParser parser;
     parse(parser, {kGreeting + hex("01 0100000000000000 6b") +
                    with_length("", wire::kValueBytesMax) + "abc"});
@@ -214,7 +214,7 @@ TEST_SUITE("store wire") {
     CHECK(parser.held_bytes() < 300);
   }
 
-  TEST_CASE("parser: a long list counts with its memory") {
+  TEST_CASE("store wire: a long list counts with its memory") {
     RequestParser parser;
     std::string item;
     wire::append_string(item, "");
@@ -227,7 +227,7 @@ TEST_SUITE("store wire") {
     CHECK(parser.finished_bytes() >= 2000 * sizeof(std::string));
   }
 
-  TEST_CASE("the strings of one request are bounded together") {
+  TEST_CASE("store wire: the strings of a request have a common limit") {
     const std::string value(wire::kValueBytesMax, 'x');
     std::string item = with_length("", 1) + "k" + with_length("", value.size()) + value;
     RequestParser parser;
@@ -240,20 +240,20 @@ TEST_SUITE("store wire") {
     CHECK(parser.held_bytes() == 0);
   }
 
-  TEST_CASE("nothing is read after a mistake") {
+  TEST_CASE("store wire: nothing is parsed after an error") {
     RequestParser parser;
     CHECK(parse(parser, {"GET", encoded(wire::Get{"/k"}, Dialect::legacy)}).empty());
     CHECK(parser.is_malformed());
   }
 
-  TEST_CASE("a dialect without the operation cannot encode it") {
+  TEST_CASE("store wire: an operation unknown to a dialect cannot be encoded") {
     std::string bytes;
     CHECK_THROWS_AS(wire::append_request(bytes, wire::ListKeys{}, Dialect::legacy), ddprun::Error);
     CHECK_THROWS_AS(wire::append_request(bytes, wire::WatchKey{"/k"}, Dialect::modern),
                     ddprun::Error);
   }
 
-  TEST_CASE("the replies have the bytes that PyTorch's clients expect") {
+  TEST_CASE("store wire: replies have the bytes that PyTorch's clients expect") {
     const auto bytes_of = [](const wire::Reply& reply) {
       std::string bytes;
       wire::append_reply(bytes, reply);
@@ -274,7 +274,7 @@ TEST_SUITE("store wire") {
           hex("04 0100000000000000 6b 0000000000000000 0100000000000000 6e"));
   }
 
-  TEST_CASE("integers of every width survive") {
+  TEST_CASE("store wire: integers of every width round-trip") {
     for (const std::int64_t value : {INT64_MIN, std::int64_t{-1}, std::int64_t{0}, INT64_MAX}) {
       std::string bytes;
       wire::append_integer(bytes, value);

@@ -37,7 +37,7 @@ std::size_t parts(StoreTable& table, wire::Request& request) {
 }  // namespace
 
 TEST_SUITE("store work") {
-  TEST_CASE("the work of a request grows with its keys, values and notified clients") {
+  TEST_CASE("store work: it grows with keys and values and notified clients") {
     StoreTable table({});
     const std::string large(100 * 1024, 'x');
     ask(table, wire::Set{"/large", large});
@@ -76,7 +76,7 @@ TEST_SUITE("store work") {
     CHECK(work_of(table, wire::QueuePop{"/queue"}) == 103);
   }
 
-  TEST_CASE("request_work() counts the keys of a wait that the request ends") {
+  TEST_CASE("store work: request_work() counts the keys of a wait that the request ends") {
     StoreTable table({});
     std::vector<std::string> keys;
     keys.reserve(100);
@@ -210,13 +210,13 @@ TEST_SUITE("store work") {
     CHECK_FALSE(ask(table, wait).refusal.empty());
   }
 
-  TEST_CASE("the work of a request is counted only as far as it matters") {
+  TEST_CASE("store work: it is counted up to the limit only") {
     StoreTable table({});
     const wire::Check check{std::vector<std::string>(1000, "/a")};
     CHECK(request_work(table, kAnn, check, wire::Dialect::modern, 10) == 12);
   }
 
-  TEST_CASE("a long MULTI_GET is split, and the replies are those of the whole") {
+  TEST_CASE("store work: the parts of a long MULTI_GET give the whole reply") {
     StoreTable table({});
     const std::string large(100 * 1024, 'x');
     for (const std::string key : {"/a", "/b", "/c"}) ask(table, wire::Set{key, large + key});
@@ -238,7 +238,7 @@ TEST_SUITE("store work") {
     CHECK_FALSE(split_request(table, request, 1));
   }
 
-  TEST_CASE("a long MULTI_SET is split, and its parts store all pairs") {
+  TEST_CASE("store work: the parts of a long MULTI_SET store all pairs") {
     StoreTable table({});
     std::vector<std::pair<std::string, std::string>> pairs;
     pairs.reserve(100);

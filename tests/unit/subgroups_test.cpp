@@ -36,7 +36,7 @@ std::vector<std::string> errors_of_new_group(int size, const std::vector<int>& r
 }  // namespace
 
 TEST_SUITE("subgroups") {
-  TEST_CASE("groups of some ranks work at once, beside the whole one and within each other") {
+  TEST_CASE("subgroups: overlapping and nested groups work concurrently with the default group") {
     const unsigned seed = std::random_device{}();
     CAPTURE(seed);
     for (const int size : {1, 2, 5}) {
@@ -49,7 +49,7 @@ TEST_SUITE("subgroups") {
     }
   }
 
-  TEST_CASE("the making of a group is called by its name, in records and when ranks disagree") {
+  TEST_CASE("subgroups: creation is recorded and compared under the group's name") {
     auto options = small_groups();
     std::vector<std::string> names;
     options.on_collective = [&](const ddprun::CollectiveRecord& record) {
@@ -72,7 +72,7 @@ TEST_SUITE("subgroups") {
     }
   }
 
-  TEST_CASE("ranks that make different groups, or in another order, are told who makes what") {
+  TEST_CASE("subgroups: creations that differ are reported with the ranks") {
     const auto errors = errors_of_ranks(
         3,
         [](ProcessGroup& group) {
@@ -88,7 +88,7 @@ TEST_SUITE("subgroups") {
     }
   }
 
-  TEST_CASE("long lists of ranks that differ at their end only are told apart") {
+  TEST_CASE("subgroups: long rank lists that differ at the end are distinguished") {
     const auto errors = errors_of_ranks(
         100,
         [](ProcessGroup& group) { group.new_group(every(2, 0, group.rank() == 7 ? 98 : 100)); },
@@ -96,7 +96,7 @@ TEST_SUITE("subgroups") {
     for (const auto& error : errors) CHECK(error.find("new_group: rank 0 creates group ") == 0);
   }
 
-  TEST_CASE("ranks that cannot be a group are refused, with the reason") {
+  TEST_CASE("subgroups: invalid rank lists are rejected with the reason") {
     CHECK(errors_of_new_group(2, {})[0] == "new_group: a group needs at least one rank");
     CHECK(errors_of_new_group(2, {0, 2})[0] == "new_group: rank 2 is not within 0..1");
     CHECK(errors_of_new_group(2, {-1})[0] == "new_group: rank -1 is not within 0..1");
@@ -106,7 +106,7 @@ TEST_SUITE("subgroups") {
           "new_group: ranks must be ascending and unique: 1 follows 1");
   }
 
-  TEST_CASE("a name is given once") {
+  TEST_CASE("subgroups: a name can be used once") {
     const auto errors = errors_of_ranks(
         2,
         [](ProcessGroup& group) {
@@ -119,7 +119,7 @@ TEST_SUITE("subgroups") {
       CHECK(error == "new_group: there has been a group \"default/twice\" already");
   }
 
-  TEST_CASE("a group without a name gets a number that no other group has as its name") {
+  TEST_CASE("subgroups: an unnamed group gets a unique number as name") {
     run_ranks(
         2,
         [](ProcessGroup& group) {
@@ -130,7 +130,7 @@ TEST_SUITE("subgroups") {
         small_groups());
   }
 
-  TEST_CASE("what one rank cannot make is refused on all, which can go on") {
+  TEST_CASE("subgroups: a failed creation on one rank fails on all and the parent stays usable") {
     const auto errors = errors_of_ranks(
         3,
         [](ProcessGroup& group) {
@@ -159,7 +159,7 @@ TEST_SUITE("subgroups") {
     for (const auto& error : errors) CHECK(error == "all as expected");
   }
 
-  TEST_CASE("failures within a group name ranks as all workers do") {
+  TEST_CASE("subgroups: failures name global ranks") {
     run_ranks(
         4,
         [](ProcessGroup& world) {
@@ -183,7 +183,7 @@ TEST_SUITE("subgroups") {
 }
 
 TEST_SUITE("group place") {
-  TEST_CASE("a group's ranks, nodes and neighbours are counted anew") {
+  TEST_CASE("group place: ranks and nodes and neighbours are renumbered") {
     WorkerEnv env;
     env.rank = 5;
     env.world_size = 8;

@@ -37,7 +37,7 @@ int failed_rank(const std::function<void()>& call) {
 }  // namespace
 
 TEST_SUITE("sync") {
-  TEST_CASE("a rank that dies between coming and saying so is noticed by who sleeps already") {
+  TEST_CASE("sync: a death between arrival and signal is detected by a sleeping rank") {
     const auto region = Region::anonymous(2, kArenaBytes);
     const Sync waiting(region, 0, std::nullopt);
     Counter& step = region.line(1).step(0);
@@ -49,7 +49,7 @@ TEST_SUITE("sync") {
     victim.join();
   }
 
-  TEST_CASE("a rank that dies while it writes the group's failure down is the failure") {
+  TEST_CASE("sync: a death while recording a failure is the failure") {
     const auto region = Region::anonymous(3, kArenaBytes);
     std::thread([&] {
       Sync(region, 2, std::nullopt).hold_life();
@@ -62,7 +62,7 @@ TEST_SUITE("sync") {
           2);
   }
 
-  TEST_CASE("the news of a death reaches who sleeps although another one is woken by it") {
+  TEST_CASE("sync: a death wakes a sleeping rank although another one is woken") {
     const auto region = Region::anonymous(4, kArenaBytes);
     Sync dying(region, 3, std::nullopt);
     Counter& step = region.line(3).step(0);
@@ -86,18 +86,18 @@ TEST_SUITE("sync") {
     CHECK(failed == std::array{3, 3, 3});
   }
 
-  TEST_CASE("who waits for all learns of a death although it is a late rank that he waits for") {
+  TEST_CASE("sync: a rank that waits for all detects a death while others are late") {
     const auto region = Region::anonymous(3, kArenaBytes);
     Sync waiting(region, 0, std::nullopt);
     const auto step_of = [&](int rank) -> Counter& { return region.line(rank).step(0); };
     waiting.publish(step_of(0), 1);
     bool is_asleep = false;
-    SUBCASE("at once") {}
-    SUBCASE("while he spins") {
+    SUBCASE("without waiting") {}
+    SUBCASE("while spinning") {
       for (int rank = 0; rank < 3; ++rank) Sync(region, rank, std::nullopt).publish_cores();
       waiting.read_cores();
     }
-    SUBCASE("in his sleep") {
+    SUBCASE("while sleeping") {
       is_asleep = true;
     }
     std::thread victim([&] {
@@ -110,7 +110,7 @@ TEST_SUITE("sync") {
     if (is_asleep) victim.join();
   }
 
-  TEST_CASE("a death is found in a group of more ranks than a sleeping rank can watch") {
+  TEST_CASE("sync: a death is detected in groups larger than a rank can watch") {
     constexpr int kVictim = kRanksWatchedMax;
     const auto region = Region::anonymous(kRanksWatchedMax + 1, kArenaBytes);
     const auto step_of = [&](int rank) -> Counter& { return region.line(rank).step(0); };
@@ -141,7 +141,7 @@ TEST_SUITE("sync") {
     CHECK(failed == std::vector<int>(sleeping.size(), kVictim));
   }
 
-  TEST_CASE("what a rank did before it died counts for who waits for all") {
+  TEST_CASE("sync: the arrival of a rank counts even if it dies afterwards") {
     const auto region = Region::anonymous(3, kArenaBytes);
     const Sync waiting(region, 0, std::nullopt);
     const auto step_of = [&](int rank) -> Counter& { return region.line(rank).step(0); };
@@ -152,7 +152,7 @@ TEST_SUITE("sync") {
     CHECK_FALSE(waiting.wait_all(step_of, 1, Deadline::after(1ms)));
   }
 
-  TEST_CASE("ranks spin if there are cores for all, although each may be bound to one") {
+  TEST_CASE("sync: ranks spin if there are enough cores even if bound to one") {
     cpu_set_t all;
     REQUIRE(::sched_getaffinity(0, sizeof all, &all) == 0);
     std::vector<int> cores;

@@ -311,7 +311,7 @@ TEST_SUITE("tidy") {
     }
   }
 
-  TEST_CASE("words that stand for unfinished work or bad manners do not occur") {
+  TEST_CASE("unfinished work and disallowed calls do not occur") {
     // Written in two parts so that this file does not name them itself.
     const std::vector<std::string> banned = {
         "TO"
@@ -359,7 +359,7 @@ TEST_SUITE("tidy") {
     }
   }
 
-  TEST_CASE("headers are guarded by pragma once and begin by saying what they are for") {
+  TEST_CASE("headers have pragma once and an opening comment") {
     for (const auto& file : source_files()) {
       if (file.extension() != ".hpp") continue;
       const auto text = read(in_tree(file));
@@ -368,7 +368,7 @@ TEST_SUITE("tidy") {
     }
   }
 
-  TEST_CASE("test sources that are compiled as one have namespaces of their own") {
+  TEST_CASE("test sources have a namespace of their file's name") {
     for (const auto& file : source_files()) {
       const auto name = file.stem().string();
       if (!name.ends_with("_test") || file.extension() != ".cpp") continue;
@@ -377,7 +377,7 @@ TEST_SUITE("tidy") {
     }
   }
 
-  TEST_CASE("the preprocessor decides nothing outside the places for optional libraries") {
+  TEST_CASE("preprocessor conditionals occur only in folders of optional libraries") {
     const std::regex conditional("^\\s*#\\s*(if|ifdef|ifndef|elif)\\b");
     for (const auto& file : source_files()) {
       if (starts_with_any(file.string(), {"worker_runtime/cuda/", "worker_runtime/backends/"}))
@@ -388,7 +388,7 @@ TEST_SUITE("tidy") {
     }
   }
 
-  TEST_CASE("modules include only what the architecture allows") {
+  TEST_CASE("folders include only what the architecture allows") {
     for (const auto& file : source_files()) {
       if (starts_with_any(file.string(), {"tests/", "trainers/gpt2/tests/"})) continue;
       const auto place = place_of(file);
@@ -423,7 +423,7 @@ TEST_SUITE("tidy") {
     }
   }
 
-  TEST_CASE("the program that the README shows is the one that a test builds and runs") {
+  TEST_CASE("the README shows the program that a test builds and runs") {
     const auto readme = read(in_tree("README.md"));
     for (const char* name : {"main.cpp", "CMakeLists.txt"}) {
       std::string indented;

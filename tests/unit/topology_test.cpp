@@ -84,7 +84,7 @@ Gpus visible(const std::string& variable, int installed, const std::vector<GpuFa
 }  // namespace
 
 TEST_SUITE("topology") {
-  TEST_CASE("a small machine without threads or NUMA files has a core for each CPU") {
+  TEST_CASE("topology: without thread or NUMA files each CPU is a core") {
     const FakeMachine machine;
     for (int cpu = 0; cpu < 4; ++cpu) {
       machine.write("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/x", "");
@@ -94,7 +94,7 @@ TEST_SUITE("topology") {
     CHECK(shares(machine, "0-3", 2) == CpuMap{{0, 1}, {2, 3}});
   }
 
-  TEST_CASE("two sockets with two threads a core are read with their caches and nodes") {
+  TEST_CASE("topology: two sockets with two threads per core are read with caches and nodes") {
     const FakeMachine machine;
     add_sockets(machine, 2, 4);
     const auto cpus = read_cpus(machine.root(), {1, 6, 14});
@@ -105,7 +105,7 @@ TEST_SUITE("topology") {
           CpuMap{{0, 1, 8, 9}, {2, 3, 10, 11}, {4, 5, 12, 13}, {6, 7, 14, 15}});
   }
 
-  TEST_CASE("CPUs that are offline or not allowed leave holes that nobody is bound to") {
+  TEST_CASE("topology: offline and disallowed CPUs are not used") {
     const FakeMachine machine;
     add_sockets(machine, 1, 4);
     // CPU 5, the second of core 1, is offline: the kernel leaves it out of the list of its sibling.
@@ -116,7 +116,7 @@ TEST_SUITE("topology") {
     CHECK(shares(machine, "2-4", 3) == CpuMap{{4}, {2}, {3}});
   }
 
-  TEST_CASE("GPUs are told in the order of their buses, with UUID and node where these are known") {
+  TEST_CASE("topology: GPUs are listed by bus with known UUID and node") {
     const FakeMachine machine;
     machine.add_gpu("0000:c1:00.0", "GPU-c", 1);
     machine.add_gpu("0000:1b:00.0", "GPU-a", 0);
@@ -125,7 +125,7 @@ TEST_SUITE("topology") {
     CHECK(read_gpus(machine.root() / "nowhere").empty());
   }
 
-  TEST_CASE("the quota is the least of the cgroup's own and those above it, in either version") {
+  TEST_CASE("topology: the quota is the minimum of all cgroup levels in both versions") {
     const FakeMachine machine;
     machine.write("proc/self/cgroup", "4:cpu,cpuacct:/job/step\n0::/job/step");
     machine.write("proc/self/mounts",
@@ -148,7 +148,7 @@ TEST_SUITE("topology") {
 }
 
 TEST_SUITE("cgroup folder") {
-  TEST_CASE("the folder is found in hybrid and unified hierarchies") {
+  TEST_CASE("cgroup folder: is found in hybrid and unified hierarchies") {
     const auto folder = [](std::string_view cgroups, std::string_view mounts,
                            std::string_view controller = {}) {
       const auto own = own_cgroup(cgroups, mounts, controller);
@@ -170,13 +170,13 @@ TEST_SUITE("cgroup folder") {
 }
 
 TEST_SUITE("visible gpus") {
-  TEST_CASE("without the variable all installed GPUs are visible") {
+  TEST_CASE("visible GPUs: all GPUs are visible without the variable") {
     const auto none = [] { return std::vector<GpuFacts>(); };
     CHECK(visible_gpus({}, 0, none).empty());
     CHECK(visible_gpus({}, 2, none) == Gpus{"0", "1"});
   }
 
-  TEST_CASE("indices count as they do for CUDA, up to the first that is none") {
+  TEST_CASE("visible GPUs: indices count up to the first invalid one like in CUDA") {
     CHECK(visible("1,0", 2) == Gpus{"1", "0"});
     CHECK(visible(" 1 , 0", 2) == Gpus{"1", "0"});
     CHECK(visible("", 2).empty());
@@ -192,7 +192,7 @@ TEST_SUITE("visible gpus") {
     CHECK(visible("99999999999999999999", 2).empty());
   }
 
-  TEST_CASE("UUIDs may be shortened, and count up to the first that is not of this machine") {
+  TEST_CASE("visible GPUs: abbreviated UUIDs count up to the first unknown one") {
     const std::vector<GpuFacts> gpus{{"GPU-11-a", 0}, {"GPU-12-b", 1}};
     CHECK(visible("GPU-12,GPU-11", 2, gpus) == Gpus{"GPU-12", "GPU-11"});
     CHECK(visible("GPU-12-b, GPU-11-a", 2, gpus) == Gpus{"GPU-12-b", "GPU-11-a"});
@@ -205,12 +205,12 @@ TEST_SUITE("visible gpus") {
     CHECK(visible("GPU-9", 2, {{"GPU-11", 0}, {"", 0}}) == Gpus{"GPU-9"});
   }
 
-  TEST_CASE("MIG devices are taken as they are named") {
+  TEST_CASE("visible GPUs: MIG devices are accepted as named") {
     CHECK(visible("MIG-1,MIG-2", 1) == Gpus{"MIG-1", "MIG-2"});
     CHECK(visible("MIG-GPU-7/1/0,GPU-7", 1) == Gpus{"MIG-GPU-7/1/0"});
   }
 
-  TEST_CASE("each visible GPU has the node of the installed one that it names") {
+  TEST_CASE("visible GPUs: each has the node of its physical GPU") {
     const std::vector<GpuFacts> gpus{{"GPU-a", 0}, {"GPU-b", 1}};
     CHECK(nodes_of_gpus({"1", "0", "2"}, gpus) == std::vector<int>{1, 0, -1});
     CHECK(nodes_of_gpus({"GPU-b", "GPU-x", "MIG-1"}, gpus) == std::vector<int>{1, -1, -1});
@@ -218,7 +218,7 @@ TEST_SUITE("visible gpus") {
 }
 
 TEST_SUITE("host facts") {
-  TEST_CASE("this machine has CPUs, a topology of just these, and names that do not repeat") {
+  TEST_CASE("topology: this machine has CPUs and a consistent topology and unique names") {
     const auto facts = gather_host_facts(lookup_in({{"TMPDIR", "/elsewhere"}}));
     const auto again = gather_host_facts(lookup_in({{"TMPDIR", ""}}));
     REQUIRE_FALSE(facts.cpus.empty());

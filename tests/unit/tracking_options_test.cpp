@@ -41,7 +41,9 @@ std::string refusal(const std::vector<std::string>& arguments, const Environment
 }  // namespace
 
 TEST_SUITE("tracking options") {
-  TEST_CASE("the option overrides MLFLOW_TRACKING_URI, and the default is no server") {
+  TEST_CASE(
+      "tracking options: the option overrides MLFLOW_TRACKING_URI and the default is no "
+      "server") {
     const Environment set = {{"MLFLOW_TRACKING_URI", "http://variable"},
                              {"MLFLOW_EXPERIMENT_NAME", "e"},
                              {"MLFLOW_TRACKING_TOKEN", "t"}};
@@ -54,7 +56,7 @@ TEST_SUITE("tracking options") {
     CHECK_FALSE(parse({"--mlflow=none"}, set).server.has_value());
   }
 
-  TEST_CASE("a bad address and a bad variable are refused by name") {
+  TEST_CASE("tracking options: an invalid address or variable is rejected by name") {
     CHECK(refusal({"--mlflow=https://a"}, {}).starts_with("--mlflow: "));
     CHECK(refusal({}, {{"MLFLOW_TRACKING_URI", "sqlite:///a"}})
               .starts_with("MLFLOW_TRACKING_URI (--mlflow none ignores it): "));

@@ -103,7 +103,7 @@ std::string restart_bytes(std::int64_t step) {
 }  // namespace
 
 TEST_SUITE("tracking") {
-  TEST_CASE("a full disk stops the events with one warning, not the training") {
+  TEST_CASE("tracking: a full disk stops the events with one warning") {
     const TemporaryFolder folder;
     Lines lines;
     Tracking tracking(lines.log());
@@ -123,7 +123,7 @@ TEST_SUITE("tracking") {
     CHECK(fs::file_size(file) == size);
   }
 
-  TEST_CASE("a disk that is full from the start does not stop the training") {
+  TEST_CASE("tracking: a disk that is full from the start does not stop the training") {
     const TemporaryFolder folder;
     Lines lines;
     Tracking tracking(lines.log());
@@ -135,8 +135,7 @@ TEST_SUITE("tracking") {
     CHECK(lines.starting_with("TensorBoard: writing ").size() == 1);
   }
 
-  TEST_CASE(
-      "an attempt supersedes the events of earlier ones after the step that it resumes from") {
+  TEST_CASE("tracking: an attempt replaces later events of earlier attempts") {
     struct Case {
       int restart_count;
       std::optional<Checkpoint> checkpoint;
@@ -159,7 +158,7 @@ TEST_SUITE("tracking") {
     }
   }
 
-  TEST_CASE("an event without a finite value is not written") {
+  TEST_CASE("tracking: a non-finite value is not written") {
     const TemporaryFolder folder;
     Tracking tracking({});
     start(tracking, {.tensorboard = folder.path()}, 0, std::nullopt);
@@ -169,7 +168,7 @@ TEST_SUITE("tracking") {
     CHECK(fs::file_size(event_file(folder)) == size);
   }
 
-  TEST_CASE("a malformed section of a checkpoint is ignored with a warning") {
+  TEST_CASE("tracking: a malformed checkpoint section is ignored with a warning") {
     const ddprun::test::FreePort port;
     const auto server =
         trainer::parse_server_address("http://127.0.0.1:" + std::to_string(port.number()), "URI");

@@ -71,7 +71,7 @@ std::vector<std::int64_t> window(const Case& c, std::int64_t step) {
 }  // namespace
 
 TEST_SUITE("trainer batches") {
-  TEST_CASE("over all workers and steps every sample comes exactly once in an epoch") {
+  TEST_CASE("trainer batches: each sample is used exactly once per epoch over all workers") {
     for (const Case& c : kCases) {
       CAPTURE(c.samples);
       CAPTURE(c.world_size);
@@ -95,7 +95,7 @@ TEST_SUITE("trainer batches") {
     }
   }
 
-  TEST_CASE("the workers' shares of a step add up to the samples that its mean is taken over") {
+  TEST_CASE("trainer batches: shares of a step add up to the samples of its mean") {
     for (const Case& c : kCases) {
       const EpochBatches first = batches_of(c, 0);
       for (std::int64_t step = std::max<std::int64_t>(first.steps() - 2, 0); step < first.steps();
@@ -105,7 +105,7 @@ TEST_SUITE("trainer batches") {
     }
   }
 
-  TEST_CASE("the same global batch has the same samples, however many workers share it") {
+  TEST_CASE("trainer batches: equal global batches have equal samples for any number of workers") {
     for (std::int64_t step = 0; step < 8; ++step) {
       const auto alone = window({1001, 1, 128, 1}, step);
       CHECK(window({1001, 2, 64, 1}, step) == alone);
@@ -114,7 +114,8 @@ TEST_SUITE("trainer batches") {
     }
   }
 
-  TEST_CASE("a global batch that is given has the same samples for any number of workers") {
+  TEST_CASE(
+      "trainer batches: a given global batch has the same samples for any number of workers") {
     for (std::int64_t step = 0; step < 11; ++step) {
       const auto alone = window({1001, 1, 8, 1, 100}, step);
       CHECK(alone.size() == (step < 10 ? 100 : 1));
@@ -123,7 +124,7 @@ TEST_SUITE("trainer batches") {
     }
   }
 
-  TEST_CASE("epochs differ in their order") {
+  TEST_CASE("trainer batches: epochs have different orders") {
     const Case c = {1000, 2, 10, 1};
     const auto of_epoch = [&](std::int64_t epoch) {
       const EpochBatches batches = batches_of(c, 0, epoch);
@@ -136,7 +137,7 @@ TEST_SUITE("trainer batches") {
 }
 
 TEST_SUITE("trainer data") {
-  TEST_CASE("a batch has the samples that were asked for, scaled, with labels and targets") {
+  TEST_CASE("trainer data: a batch has the requested scaled samples with labels and targets") {
     const trainer::Dataset dataset = {.samples = 2,
                                       .features = 2,
                                       .outputs = 3,
@@ -158,7 +159,7 @@ TEST_SUITE("trainer data") {
     CHECK(batch.tokens == std::vector<std::int32_t>{1, 16 + 1, 0, 16 + 0, 1, 16 + 1});
   }
 
-  TEST_CASE("random data is a function of the seed") {
+  TEST_CASE("trainer data: random data is a function of the seed") {
     const auto make = [](std::uint64_t seed) {
       return trainer::make_random_data(
           {.train_samples = 8, .test_samples = 4, .features = 3, .outputs = 2, .seed = seed});

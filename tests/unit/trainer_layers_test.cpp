@@ -93,7 +93,7 @@ Model sandwich(const Place& place, std::unique_ptr<Layer> middle) {
 }  // namespace
 
 TEST_SUITE("trainer layers") {
-  TEST_CASE("the gradients of every layer agree with the slope of the loss") {
+  TEST_CASE("trainer layers: gradients of every layer match numerical slopes") {
     const Cpu cpu;
     std::mt19937 random(5);
     SUBCASE("linear") {
@@ -119,7 +119,7 @@ TEST_SUITE("trainer layers") {
   }
 
   // Apart from the others: at its kink the slope says nothing.
-  TEST_CASE("relu passes what is above zero, both ways") {
+  TEST_CASE("trainer layers: relu passes positive values in both directions") {
     const Cpu cpu;
     ActivationLayer relu(cpu.usual, ActivationFunction::relu);
     const Matrix input = make_matrix(cpu.usual, 1, 4, {-1, 0, 2, 3});
@@ -132,7 +132,7 @@ TEST_SUITE("trainer layers") {
     CHECK(values_of(cpu.usual, input_gradient) == Doubles{0, 0, 7, 8});
   }
 
-  TEST_CASE("a second backward pass adds to the gradients of the first") {
+  TEST_CASE("trainer layers: a second backward pass adds to the gradients") {
     const Cpu cpu;
     std::mt19937 random(1);
     Model model =
@@ -151,7 +151,7 @@ TEST_SUITE("trainer layers") {
       CHECK(twice[i] == doctest::Approx(2 * once[i]).epsilon(1e-5));
   }
 
-  TEST_CASE("gradients are announced in reverse order of definition, each once") {
+  TEST_CASE("trainer layers: gradients are announced once in reverse order of definition") {
     const Cpu cpu;
     Model model = make_model({.name = "seqnet", .inputs = 8, .outputs = 10}, cpu.usual);
     const auto gradients = attach_gradients(model);
@@ -165,7 +165,7 @@ TEST_SUITE("trainer layers") {
     CHECK(order == std::vector<std::size_t>{5, 4, 3, 2, 1, 0});
   }
 
-  TEST_CASE("a worker without samples announces its gradients and adds nothing to them") {
+  TEST_CASE("trainer layers: a worker without samples announces zero gradients") {
     const Cpu cpu;
     for (const bool batch_norm : {false, true}) {
       Model model = make_model(
@@ -185,7 +185,7 @@ TEST_SUITE("trainer layers") {
     }
   }
 
-  TEST_CASE("batch norm keeps running statistics and uses them for evaluation") {
+  TEST_CASE("trainer layers: batch norm evaluates with its running statistics") {
     const Cpu cpu;
     BatchNormLayer layer(cpu.usual, 1);
     const Matrix input =
@@ -204,7 +204,7 @@ TEST_SUITE("trainer layers") {
     CHECK(running(0) == doctest::Approx(0.3));
   }
 
-  TEST_CASE("batch norm learns nothing about deviations from a single row") {
+  TEST_CASE("trainer layers: batch norm ignores the deviation of a single row") {
     const Cpu cpu;
     BatchNormLayer layer(cpu.usual, 1);
     Matrix output;
@@ -213,7 +213,7 @@ TEST_SUITE("trainer layers") {
     CHECK(from_device(*cpu.compute, layer.buffers()[1]->values.buffer)[0] == 1);
   }
 
-  TEST_CASE("equal seeds make equal models and other seeds others") {
+  TEST_CASE("trainer layers: models are equal exactly if their seeds are") {
     const Cpu cpu;
     const auto first_weights = [&](std::uint64_t seed) {
       const Model model =
@@ -224,7 +224,7 @@ TEST_SUITE("trainer layers") {
     CHECK(first_weights(1) != first_weights(2));
   }
 
-  TEST_CASE("a model is refused where it cannot be computed") {
+  TEST_CASE("trainer layers: a model that cannot be computed is rejected") {
     const Cpu cpu;
     CHECK_THROWS_WITH_AS(make_model({.name = "x"}, cpu.usual), "there is no model 'x'",
                          ddprun::Error);
@@ -243,7 +243,7 @@ TEST_SUITE("trainer losses") {
     return from_device(*place.compute, total.buffer)[0];
   }
 
-  TEST_CASE("losses and their scaled gradients have the values of their definitions") {
+  TEST_CASE("trainer losses: losses and scaled gradients match their definitions") {
     const Cpu cpu;
     const Matrix output = make_matrix(cpu.usual, 2, 2, {1, 2, 3, 4});
     const Matrix targets = make_matrix(cpu.usual, 2, 2, {1, 0, 0, 4});
@@ -264,7 +264,7 @@ TEST_SUITE("trainer losses") {
       CHECK(gradient[i] == doctest::Approx(expected[i]));
   }
 
-  TEST_CASE("cross-entropy survives large logits") {
+  TEST_CASE("trainer losses: cross-entropy accepts large logits") {
     const Cpu cpu;
     const Array labels = on_device(*cpu.compute, {0});
     DeviceBatch batch({cpu.usual, cpu.usual});

@@ -30,7 +30,7 @@ struct Scalar {
 }  // namespace
 
 TEST_SUITE("trainer optimizers") {
-  TEST_CASE("sgd without momentum takes the gradient times the rate and has no state") {
+  TEST_CASE("trainer optimizers: sgd without momentum has no state") {
     Scalar scalar;
     SgdOptimizer sgd(scalar.list, 0);
     scalar.put_gradient(2);
@@ -39,7 +39,7 @@ TEST_SUITE("trainer optimizers") {
     CHECK(sgd.state().empty());
   }
 
-  TEST_CASE("sgd with momentum follows the velocity") {
+  TEST_CASE("trainer optimizers: sgd with momentum follows the velocity") {
     Scalar scalar;
     SgdOptimizer sgd(scalar.list, 0.5F);
     scalar.put_gradient(1);
@@ -54,7 +54,7 @@ TEST_SUITE("trainer optimizers") {
     CHECK(from_device(*scalar.compute, sgd.state()[0]->values.buffer)[0] == -0.25);
   }
 
-  TEST_CASE("adam agrees with its definition, worked out in double precision") {
+  TEST_CASE("trainer optimizers: adam matches its definition in double precision") {
     Scalar scalar;
     AdamOptimizer adam(scalar.list);
     double value = 1;

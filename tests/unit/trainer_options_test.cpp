@@ -35,7 +35,7 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("trainer options") {
-  TEST_CASE("defaults depend on the model, the data and the optimizer") {
+  TEST_CASE("trainer options: defaults depend on model and data and optimizer") {
     CHECK(parse({}).options.dataset == "fashion_mnist");
     CHECK(parse({}).options.loss == "cross_entropy");
     CHECK(parse({}).options.lr == 0.05);
@@ -46,7 +46,7 @@ TEST_SUITE("trainer options") {
     CHECK(parse({"--model=linear"}).options.loss == "cross_entropy");
   }
 
-  TEST_CASE("names may be written with dashes, and values keep theirs") {
+  TEST_CASE("trainer options: names can have dashes and values keep theirs") {
     const Options options =
         parse({"--batch-size=7", "--checkpoint-dir", "my-run", "--data-dir=/a-b"}).options;
     CHECK(options.batch_size == 7);
@@ -54,7 +54,7 @@ TEST_SUITE("trainer options") {
     CHECK(options.data_dir == "/a-b");
   }
 
-  TEST_CASE("bad values and contradictions are refused by name") {
+  TEST_CASE("trainer options: invalid or contradictory values are rejected by name") {
     struct Refused {
       std::vector<const char*> arguments;
       std::string says;
@@ -94,7 +94,7 @@ TEST_SUITE("trainer options") {
     }
   }
 
-  TEST_CASE("help names every option and is no error") {
+  TEST_CASE("trainer options: help lists every option and is not an error") {
     const std::string help = parse({"--help"}).help;
     for (const char* name :
          {"--model", "--dataset", "--data_dir", "--batch_size", "--epochs", "--lr", "--seed",
@@ -107,7 +107,7 @@ TEST_SUITE("trainer options") {
 }
 
 TEST_SUITE("trainer console") {
-  TEST_CASE("the progress bar fits the terminal, however narrow, and shows how far the epoch is") {
+  TEST_CASE("trainer console: the progress bar fits any terminal") {
     const trainer::BarState state = {
         .epoch = 1, .epochs = 5, .step = 118, .steps = 235, .loss = 0.4321};
     CHECK(trainer::progress_bar(state, 60) ==

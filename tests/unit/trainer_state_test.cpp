@@ -62,7 +62,7 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("trainer state") {
-  TEST_CASE("a checkpoint brings back every number") {
+  TEST_CASE("trainer state: a checkpoint restores every number") {
     State then(1);
     State now(2);
     CHECK(hash_of(then.model) != hash_of(now.model));
@@ -74,7 +74,7 @@ TEST_SUITE("trainer state") {
     CHECK(to_checkpoint(now.model, now.optimizer, progress, kSettings) == checkpoint);
   }
 
-  TEST_CASE("a checkpoint of other settings is refused and each of them is named") {
+  TEST_CASE("trainer state: a checkpoint with other settings is rejected with all of them") {
     Settings others = kSettings;
     others["lr"] = 1e-4;
     others["model"] = "x";
@@ -87,7 +87,7 @@ TEST_SUITE("trainer state") {
     CHECK_FALSE(contains(message, "--lr_schedule"));
   }
 
-  TEST_CASE("a checkpoint of one device is good on another, whose threads are its own matter") {
+  TEST_CASE("trainer state: a checkpoint can be used on another device with other threads") {
     const auto settings = [](const char* device, int threads, const char* dtype) {
       Settings all = kSettings;
       all["device"] = device;
@@ -105,8 +105,7 @@ TEST_SUITE("trainer state") {
                    "--dtype was float32 and is now bfloat16"));
   }
 
-  TEST_CASE(
-      "more epochs are taken under a constant rate and refused with the reason under another") {
+  TEST_CASE("trainer state: more epochs are accepted with a constant rate only") {
     const auto refusal_of = [](const std::string& schedule) {
       State state(1);
       Settings settings = kSettings;
@@ -120,13 +119,13 @@ TEST_SUITE("trainer state") {
     CHECK(contains(refusal_of("linear"), "training with --lr_schedule constant can change it"));
   }
 
-  TEST_CASE("the epoch of the last step counts from 1, whether it is finished or not") {
+  TEST_CASE("trainer state: the epoch of the last step counts from 1") {
     CHECK(trainer::epoch_of_last_step({}) == 0);
     CHECK(trainer::epoch_of_last_step({.step = 1, .epoch = 0, .samples_used = 64}) == 1);
     CHECK(trainer::epoch_of_last_step({.step = 9, .epoch = 1, .samples_used = 0}) == 1);
   }
 
-  TEST_CASE("a resumed run says where it goes on or why there is nothing to do") {
+  TEST_CASE("trainer state: a resumed run reports its position or that nothing remains") {
     trainer::Options options;
     const Progress progress = {.step = 300, .epoch = 1, .samples_used = 64};
     CHECK(resumed_text(progress, options) == "resumed after step 300, in epoch 2/8");
@@ -138,7 +137,7 @@ TEST_SUITE("trainer state") {
           "resumed after step 300: nothing is left to do, 1 of 1 epochs are done");
   }
 
-  TEST_CASE("a checkpoint that lacks a section or has one that does not fit is refused") {
+  TEST_CASE("trainer state: missing or unsuitable sections are rejected") {
     const Checkpoint good = State(1).checkpoint();
     CHECK(refusal(good).empty());
     for (const auto& section : good.sections) {
@@ -152,7 +151,7 @@ TEST_SUITE("trainer state") {
     }
   }
 
-  TEST_CASE("one changed bit changes the hash") {
+  TEST_CASE("trainer state: one changed bit changes the hash") {
     State state(1);
     const std::uint64_t before = hash_of(state.model);
     const trainer::Buffer& values = state.model.parameters().back()->master.buffer;

@@ -58,7 +58,7 @@ void train_epoch(GradientReducer& reducer, Model& model, int rank, UnevenInputs 
 }  // namespace
 
 TEST_SUITE("reducer with uneven inputs") {
-  TEST_CASE("ranks with fewer batches shadow the others, and all end with the same parameters") {
+  TEST_CASE("uneven inputs: ranks with fewer batches shadow the others with equal results") {
     for (const auto policy : {UnevenInputs::average_over_all, UnevenInputs::average_over_active}) {
       for (const bool find_unused : {false, true}) {
         for (const bool rebuild : {false, true}) {
@@ -93,7 +93,7 @@ TEST_SUITE("reducer with uneven inputs") {
     }
   }
 
-  TEST_CASE("steps without synchronisation are shadowed without collectives of the buckets") {
+  TEST_CASE("uneven inputs: unsynchronised steps are shadowed without bucket collectives") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       auto options = joining();
@@ -121,7 +121,7 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("collectives of the training loop are called after each shadowed step") {
+  TEST_CASE("uneven inputs: collectives of the training loop are called after each shadowed step") {
     const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, joining());
@@ -142,7 +142,7 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK(errors == Errors(3));
   }
 
-  TEST_CASE("hooks average over the ranks with input too") {
+  TEST_CASE("uneven inputs: hooks also average over the ranks with input") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
       Model model;
       auto options = joining(UnevenInputs::average_over_active);
@@ -162,7 +162,7 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK(errors == Errors(4));
   }
 
-  TEST_CASE("an average over the ranks with input does not overflow where their sum would") {
+  TEST_CASE("uneven inputs: an average over ranks with input does not overflow if the sum would") {
     // Of float16, which ends at 65504; exact as three quarters, too.
     constexpr std::uint16_t kHalf = 0x7A00;
     constexpr float kValue = 49152;
@@ -193,7 +193,7 @@ TEST_SUITE("reducer with uneven inputs") {
     }
   }
 
-  TEST_CASE("a hook that averages over some ranks only cannot be joined by the others") {
+  TEST_CASE("uneven inputs: a hook over a subgroup excludes shadowing by other ranks") {
     auto groups = ProcessGroup::create_in_process(1);
     auto options = joining(UnevenInputs::average_over_active);
     options.hook = post_local_sgd(groups[0], {.start_step = 0});
@@ -203,7 +203,7 @@ TEST_SUITE("reducer with uneven inputs") {
           "which does not average over all ranks");
   }
 
-  TEST_CASE("averages that divide first divide by the ranks with input") {
+  TEST_CASE("uneven inputs: averages that divide first use the number of ranks with input") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
       Model model;
       auto options = joining(UnevenInputs::average_over_active);
@@ -223,7 +223,7 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK(errors == Errors(4));
   }
 
-  TEST_CASE("with throw_early all ranks stop as soon as one is through, and it is named") {
+  TEST_CASE("uneven inputs: throw_early stops all ranks when the first is finished") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, joining(UnevenInputs::throw_early));
@@ -248,7 +248,7 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK(even == Errors(2));
   }
 
-  TEST_CASE("a static graph can be shadowed once it is known") {
+  TEST_CASE("uneven inputs: a static graph can be shadowed once it is known") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       auto options = joining();
@@ -270,7 +270,7 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("misuse is told") {
+  TEST_CASE("uneven inputs: misuse is reported") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer plain(group, model.parameters, {}, kSmallBuckets);

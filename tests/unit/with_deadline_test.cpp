@@ -72,18 +72,18 @@ End run(Operation operation, Deadline deadline) {
 }  // namespace
 
 TEST_SUITE("with deadline") {
-  TEST_CASE("an operation that ends in time gives its result") {
+  TEST_CASE("with_deadline: an operation that ends in time returns its result") {
     CHECK(run(answer_at_once, Deadline::after(1h)).result == 42);
     CHECK(run(answer_at_once, Deadline::never()).result == 42);
   }
 
-  TEST_CASE("a failure is thrown at once, not when the time is over") {
+  TEST_CASE("with_deadline: a failure is thrown at once") {
     const auto end = run(fail_at_once, Deadline::after(1h));
     CHECK(end.error == "refused");
     CHECK_FALSE(end.result);
   }
 
-  TEST_CASE("an operation that takes too long is cancelled and has ended") {
+  TEST_CASE("with_deadline: an operation that exceeds the deadline is cancelled first") {
     bool was_cancelled = false;
     const auto end = run([&] { return wait_for_ever(was_cancelled); }, Deadline::after(1ms));
     CHECK(was_cancelled);
@@ -91,14 +91,14 @@ TEST_SUITE("with deadline") {
     CHECK_FALSE(end.result);
   }
 
-  TEST_CASE("a deadline that has passed already ends an operation that would wait") {
+  TEST_CASE("with_deadline: a past deadline ends an operation that would wait") {
     bool was_cancelled = false;
     const auto end = run([&] { return wait_for_ever(was_cancelled); }, Deadline::after(-1s));
     CHECK(was_cancelled);
     CHECK_FALSE(end.result);
   }
 
-  TEST_CASE("cancelling the caller during the operation cancels the operation") {
+  TEST_CASE("with_deadline: cancelling the caller cancels the operation") {
     asio::io_context context;
     asio::cancellation_signal cancel;
     bool was_cancelled = false;
@@ -114,7 +114,7 @@ TEST_SUITE("with deadline") {
     CHECK(end.error == "cancelled");
   }
 
-  TEST_CASE("a caller cancelled before the start never starts the operation") {
+  TEST_CASE("with_deadline: a caller cancelled before the start starts no operation") {
     asio::io_context context;
     asio::cancellation_signal cancel;
     bool has_started = false;
@@ -136,7 +136,7 @@ TEST_SUITE("with deadline") {
     CHECK_FALSE(has_started);
   }
 
-  TEST_CASE("an operation without a result says whether it ended in time") {
+  TEST_CASE("with_deadline: an operation without a result returns whether it ended in time") {
     asio::io_context context;
     bool in_time = false;
     bool too_late = true;

@@ -90,7 +90,7 @@ Operation sum_of(float& value, const Device& device) {
 }  // namespace
 
 TEST_SUITE("work queue") {
-  TEST_CASE("a device has 1024 works at most, and gets the next when one has ended") {
+  TEST_CASE("work queue: a device has at most 1024 pending works") {
     ToldDevice device;
     const auto queue = start_queue(device);
     float value = 0;
@@ -112,7 +112,7 @@ TEST_SUITE("work queue") {
     queue->stop();
   }
 
-  TEST_CASE("an abort ends what was not begun while the device is asked and does not answer") {
+  TEST_CASE("work queue: an abort ends unstarted works while the device does not respond") {
     ToldDevice device;
     const auto queue = start_queue(device);
     float value = 0;

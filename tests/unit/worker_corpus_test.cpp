@@ -8,11 +8,11 @@ namespace worker_corpus_test {
 using ddprun::test::run_fuzz_corpus;
 
 TEST_SUITE("fuzz corpus") {
-  TEST_CASE("checkpoint files are read safely: each, each cut short, each with a slip") {
+  TEST_CASE("fuzz corpus: checkpoint files are parsed safely even if truncated or mutated") {
     run_fuzz_corpus("checkpoint", ddprun::fuzz::run_checkpoint, 6, 300);
   }
 
-  TEST_CASE("no caller without the key is taken for a rank: each, each cut short, with a slip") {
+  TEST_CASE("fuzz corpus: no peer without the key is accepted with truncated or mutated input") {
     run_fuzz_corpus("meeting", ddprun::fuzz::run_meeting, 5, 30);
   }
 }

@@ -36,7 +36,7 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("worker env") {
-  TEST_CASE("what to_environment writes from_environment reads") {
+  TEST_CASE("worker env: from_environment reads the output of to_environment") {
     const WorkerEnv env{.rank = 5,
                         .world_size = 8,
                         .local_rank = 1,
@@ -60,7 +60,7 @@ TEST_SUITE("worker env") {
     CHECK(ddprun::from_environment(lookup_in(to_environment(WorkerEnv{}))) == WorkerEnv{});
   }
 
-  TEST_CASE("a program that mpirun has started knows its place") {
+  TEST_CASE("worker env: a program started by mpirun gets its rank from it") {
     const auto of_openmpi =
         ddprun::from_environment(lookup_in({{"OMPI_COMM_WORLD_RANK", "5"},
                                             {"OMPI_COMM_WORLD_SIZE", "8"},
@@ -93,7 +93,7 @@ TEST_SUITE("worker env") {
                    "PMI_RANK=2 is not below PMI_SIZE=2"));
   }
 
-  TEST_CASE("the store is that of MASTER_PORT unless the agent names another") {
+  TEST_CASE("worker env: the store is that of MASTER_PORT unless the agent names another") {
     WorkerEnv env{.master_addr = "node0", .master_port = 29500};
     CHECK(env.store() == ddprun::StoreEndpoint{.host = "node0", .port = 29500});
     env.agent_store_addr = "::1";
@@ -107,12 +107,12 @@ TEST_SUITE("worker env") {
     CHECK(ddprun::from_environment(lookup_in(inner)).store().port == 29500);
   }
 
-  TEST_CASE("a program started alone is rank 0 of 1") {
+  TEST_CASE("worker env: a program started alone is rank 0 of 1") {
     CHECK(ddprun::from_environment(lookup_in({})) == WorkerEnv{});
     CHECK_FALSE(ddprun::from_environment(lookup_in({})).is_launched());
   }
 
-  TEST_CASE("the four variables of env:// are enough, as one node") {
+  TEST_CASE("worker env: the four variables of env:// suffice on one node") {
     const auto env = ddprun::from_environment(lookup_in(
         {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}}));
     CHECK(env.local_rank == 1);
@@ -121,7 +121,7 @@ TEST_SUITE("worker env") {
     CHECK_FALSE(env.use_agent_store);
   }
 
-  TEST_CASE("every problem is named in one message") {
+  TEST_CASE("worker env: all problems are reported in one message") {
     const auto message = problem_with({{"RANK", "two"}, {"LOCAL_RANK", "-1"}, {"WORLD_SIZE", "2"}});
     CHECK(contains(message, "RANK='two' is not an integer"));
     CHECK(contains(message, "LOCAL_RANK=-1 is not within"));
@@ -129,8 +129,7 @@ TEST_SUITE("worker env") {
     CHECK(contains(message, "start the program with ddprun"));
   }
 
-  TEST_CASE(
-      "numbers with trailing text, ranks beyond the world and ports beyond 65535 are refused") {
+  TEST_CASE("worker env: invalid numbers and ranks and ports are rejected") {
     CHECK(contains(problem_with({{"RANK", "0x"}, {"WORLD_SIZE", "1"}}), "RANK='0x'"));
     CHECK(contains(problem_with({{"RANK", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "1"}}),
                    "not below WORLD_SIZE"));

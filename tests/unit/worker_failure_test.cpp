@@ -33,7 +33,7 @@ std::chrono::system_clock::time_point at(std::int64_t seconds) {
 }  // namespace
 
 TEST_SUITE("error file") {
-  TEST_CASE("torchelastic's forms and plain text are understood") {
+  TEST_CASE("error file: torchelastic's forms and plain text are parsed") {
     struct Row {
       std::string text;
       ErrorReport expected;
@@ -68,7 +68,7 @@ TEST_SUITE("error file") {
     }
   }
 
-  TEST_CASE("no text makes it fail") {
+  TEST_CASE("error file: any text is accepted") {
     const std::string seed = R"({"message": {"message": "m", "extraInfo": {"py_callstack": "t"}}})";
     std::mt19937 random(11);
     for (int i = 0; i < 20'000; ++i) {
@@ -87,7 +87,7 @@ TEST_SUITE("error file") {
     CHECK(parse_error_report(std::string(100'000, '[')).message.front() == '[');
   }
 
-  TEST_CASE("a document nested too deeply is taken as text, whatever its size") {
+  TEST_CASE("error file: a document nested too deeply is read as text") {
     const auto nested = [](std::size_t depth, const std::string& open, const std::string& close) {
       std::string text = R"({"message":"m","other":)";
       for (std::size_t i = 1; i < depth; ++i) text += open;
@@ -109,7 +109,7 @@ TEST_SUITE("error file") {
           "\"\\" + brackets);
   }
 
-  TEST_CASE("a missing file is an empty report and a huge one is read in part") {
+  TEST_CASE("error file: a missing file is an empty report and a huge one is read in part") {
     const test::TemporaryFolder folder;
     CHECK(read_error_report(folder.path() / "absent") == ErrorReport{});
     CHECK(read_error_report("") == ErrorReport{});
@@ -119,7 +119,7 @@ TEST_SUITE("error file") {
     CHECK(read_error_report(folder.path() / "huge").message == cut);
   }
 
-  TEST_CASE("an error file that is a link or a FIFO is not read") {
+  TEST_CASE("error file: a link or FIFO is not read") {
     const test::TemporaryFolder folder;
     const auto other = folder.path() / "other";
     const auto file = folder.path() / "error.json";
@@ -135,7 +135,7 @@ TEST_SUITE("error file") {
     CHECK(read_error_report(file) == ErrorReport{});
   }
 
-  TEST_CASE("a long message keeps its beginning, a long traceback its end, in whole characters") {
+  TEST_CASE("error file: a long message keeps its beginning and a long traceback its end") {
     const auto report_of = [](const std::string& message, const std::string& traceback) {
       return parse_error_report(R"({"message": {"message": ")" + message +
                                 R"(", "extraInfo": {"py_callstack": ")" + traceback + "\"}}}");
@@ -164,7 +164,7 @@ TEST_SUITE("core file") {
                          .folder = "/jobs",
                          .host = "node1"};
 
-  TEST_CASE("the kernel's pattern gives the name") {
+  TEST_CASE("core file: the kernel's pattern gives the name") {
     const auto uid = std::to_string(::getuid());
     CHECK(core_file_name("core", false, kFacts) == "/jobs/core");
     CHECK(core_file_name("core", true, kFacts) == "/jobs/core.42");
@@ -174,13 +174,13 @@ TEST_SUITE("core file") {
     CHECK(core_file_name("core%", false, kFacts) == "/jobs/core");
   }
 
-  TEST_CASE("a dump that goes to a program, or whose name has the time in it, is not guessed") {
+  TEST_CASE("core file: names of piped or timestamped dumps are not guessed") {
     CHECK_FALSE(core_file_name("|/usr/lib/systemd/systemd-coredump %P", false, kFacts));
     CHECK_FALSE(core_file_name("core.%t", false, kFacts));
     CHECK_FALSE(core_file_name("", false, kFacts));
   }
 
-  TEST_CASE("a link in the place of a dump is none") {
+  TEST_CASE("core file: a link is not a core file") {
     const auto line_of = [](const fs::path& file) {
       std::string line;
       std::getline(std::ifstream(file) >> std::ws, line);
@@ -205,7 +205,7 @@ TEST_SUITE("core file") {
 }
 
 TEST_SUITE("out of memory") {
-  TEST_CASE("the kernel's log names the process") {
+  TEST_CASE("out of memory: the kernel's log names the process") {
     const std::string line =
         "4,1234,5678,-;Memory cgroup out of memory: Killed process 4711 (python3) total-vm:1kB";
     CHECK(memory_kill_in(line) == 4711);
@@ -214,7 +214,7 @@ TEST_SUITE("out of memory") {
     CHECK_FALSE(memory_kill_in(""));
   }
 
-  TEST_CASE("two workers that are killed at the same time are both told of, and no third") {
+  TEST_CASE("out of memory: only the two killed workers are reported") {
     OutOfMemoryKills named;
     for (const pid_t pid : {10, 11}) named.note_named(pid);
     CHECK(named.claim(10));
@@ -233,7 +233,7 @@ TEST_SUITE("out of memory") {
     CHECK_FALSE(both.claim(12));
   }
 
-  TEST_CASE("both kinds of cgroup count kills under the same word") {
+  TEST_CASE("out of memory: both cgroup versions count kills under the same key") {
     CHECK(memory_kills_in("low 0\nhigh 0\nmax 9\noom 2\noom_kill 3\noom_group_kill 1\n") == 3);
     CHECK(memory_kills_in("oom_kill_disable 0\nunder_oom 0\noom_kill 7\n") == 7);
     CHECK(memory_kills_in("") == 0);
@@ -242,7 +242,7 @@ TEST_SUITE("out of memory") {
 }
 
 TEST_SUITE("start failure") {
-  TEST_CASE("each step and each reason has its sentence") {
+  TEST_CASE("start failure: each step and reason has a message") {
     struct Row {
       StartFailure failure;
       std::string expected;
@@ -311,7 +311,7 @@ TEST_SUITE("start failure") {
 }
 
 TEST_SUITE("kernel wait") {
-  TEST_CASE("system call and first argument are read from /proc/PID/syscall") {
+  TEST_CASE("kernel wait: system call and first argument come from /proc/PID/syscall") {
     struct Row {
       std::string text;
       std::optional<SystemCall> expected;
@@ -331,7 +331,7 @@ TEST_SUITE("kernel wait") {
     }
   }
 
-  TEST_CASE("the functions of a kernel stack are read up to a bound") {
+  TEST_CASE("kernel wait: a limited number of functions of a kernel stack is read") {
     CHECK(parse_kernel_stack("").empty());
     CHECK(parse_kernel_stack("no stack\n[<0>] \n").empty());
     CHECK(parse_kernel_stack("[<0>] request_wait_answer+0x1a/0x220 [fuse]\n[<0>] vfs_read+0x2/0x3\n"
@@ -342,7 +342,7 @@ TEST_SUITE("kernel wait") {
     CHECK(parse_kernel_stack(deep).size() == kStackFunctionsMax);
   }
 
-  TEST_CASE("a wait is described by what can be read of it") {
+  TEST_CASE("kernel wait: a wait is described by its readable parts") {
     struct Row {
       KernelWait wait;
       std::string expected;
@@ -363,7 +363,7 @@ TEST_SUITE("kernel wait") {
 }
 
 TEST_SUITE("process state") {
-  TEST_CASE("the name of a process cannot confuse the reader") {
+  TEST_CASE("process state: any process name is parsed correctly") {
     const auto state = parse_process_state("7 (a) Z 1) (b)) D 1 7 7 0 -1 4194564 0 0");
     CHECK(state.letter == 'D');
     CHECK(state.flags == 4194564);
@@ -376,7 +376,7 @@ TEST_SUITE("process state") {
     CHECK(parse_process_state(text + " 768\n").exit_status == 768);
   }
 
-  TEST_CASE("text that is no state is the state of no process") {
+  TEST_CASE("process state: invalid text gives no state") {
     for (const char* text : {"", "7", "7 (a", "7 (a)", "7 (a) S", "7 (a) S x"}) {
       CHECK(parse_process_state(text).letter == '\0');
       CHECK(parse_process_state(text).is_exiting());
@@ -384,7 +384,7 @@ TEST_SUITE("process state") {
     CHECK_FALSE(process_state(::getpid()).is_exiting());
   }
 
-  TEST_CASE("an environment has a size only once execve has set the addresses of the code") {
+  TEST_CASE("process state: the environment has a size only once execve has completed") {
     struct Row {
       std::string code, begin, end;
       std::optional<std::size_t> expected;
@@ -406,7 +406,7 @@ TEST_SUITE("process state") {
     CHECK(process_state(::getpid()).environment_bytes.value_or(0) > 0);
   }
 
-  TEST_CASE("which signals a process ignores is read from its status") {
+  TEST_CASE("process state: ignored signals come from the status file") {
     const std::string status =
         "Name:\tSigIgn:\nSigBlk:\tffff\nSigIgn:\t0000000001004000\nSigCgt:\t0\n";
     CHECK(status_ignores(status, SIGTERM));
@@ -439,7 +439,7 @@ TEST_SUITE("process state") {
     CHECK_FALSE(user_of(pid_t{-1}));
   }
 
-  TEST_CASE("the map of a process with very many mappings is read up to a bound") {
+  TEST_CASE("process state: a limited number of mappings is read") {
     CHECK(memory_map(::getpid()).size() < kMapsBytesMax);
     // Neighbours with different rights stay mappings of their own, with a line of 49 bytes each.
     constexpr std::size_t kPages = 44'000;

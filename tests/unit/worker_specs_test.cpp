@@ -52,7 +52,7 @@ WorkerEnv env_of(const std::map<std::string, std::string>& environment) {
 }  // namespace
 
 TEST_SUITE("worker specs") {
-  TEST_CASE("each worker gets its own place in the environment, command and CPUs") {
+  TEST_CASE("worker specs: each worker gets its own ranks and command and CPUs") {
     const auto specs = make_worker_specs(plan_of_two(), kFacts);
     REQUIRE(specs.size() == 2);
     CHECK(specs[1].arguments == std::vector<std::string>{"/bin/false", "1"});
@@ -75,7 +75,7 @@ TEST_SUITE("worker specs") {
                                                     .control_page_slot = 1});
   }
 
-  TEST_CASE("the only node has all ranks; of several each has its part") {
+  TEST_CASE("worker specs: a single node has all ranks and several nodes share them") {
     const auto plan = plan_of_two();
     CHECK(ddprun::alone(plan).world_size == 2);
     auto facts = kFacts;
@@ -101,7 +101,7 @@ TEST_SUITE("worker specs") {
     CHECK(env.control_page_slot == 1);
   }
 
-  TEST_CASE("where rank 0 hosts the store, MASTER_PORT is its port and the agent's has its own") {
+  TEST_CASE("worker specs: with a store in rank 0 MASTER_PORT is its port") {
     auto facts = kFacts;
     facts.worker_store_port = 29500;
     const auto env = env_of(make_worker_specs(plan_of_two(), facts)[1].environment);
@@ -111,7 +111,7 @@ TEST_SUITE("worker specs") {
     CHECK(env.store() == ddprun::StoreEndpoint{.host = "127.0.0.1", .port = 4711});
   }
 
-  TEST_CASE("what the plan adds to the environment is laid over the rest") {
+  TEST_CASE("worker specs: the plan's environment overrides other variables") {
     auto plan = plan_of_two();
     plan.workers[1].environment = {{"LOCAL_RANK", "0"}, {"OMP_NUM_THREADS", "1"}};
     const auto specs = make_worker_specs(plan, kFacts);
@@ -121,7 +121,7 @@ TEST_SUITE("worker specs") {
     CHECK_FALSE(specs[0].environment.contains("OMP_NUM_THREADS"));
   }
 
-  TEST_CASE("the prefix knows the worker, the attempt and the stream") {
+  TEST_CASE("worker specs: the prefix has worker and attempt and stream") {
     auto plan = plan_of_two();
     plan.options.prefix.pieces = {{PrefixField::rank, ""},      {PrefixField::none, "."},
                                   {PrefixField::attempt, ""},   {PrefixField::none, "."},
@@ -131,7 +131,7 @@ TEST_SUITE("worker specs") {
     CHECK(specs[1].standard_error.prefix == LinePrefix("1.2.0stderr"));
   }
 
-  TEST_CASE("only output without any prefix is shown verbatim") {
+  TEST_CASE("worker specs: only output without a prefix is verbatim") {
     auto plan = plan_of_two();
     plan.workers[0].is_shown = plan.workers[1].is_shown = true;
     const auto form = [&] { return make_worker_specs(plan, kFacts)[0].standard_output.form; };
@@ -145,7 +145,7 @@ TEST_SUITE("worker specs") {
     CHECK(form() == ConsoleForm::verbatim_bytes);
   }
 
-  TEST_CASE("a worker on a terminal gets its size without the prefix, unless the user has set it") {
+  TEST_CASE("worker specs: a worker on a terminal gets the width without the prefix unless set") {
     auto plan = plan_of_two();
     plan.options.prefix.pieces = {{PrefixField::none, "[0]:"}};
     plan.terminal_variables = {"COLUMNS", "LINES", "TQDM_NCOLS"};
@@ -176,7 +176,7 @@ TEST_SUITE("worker specs") {
     CHECK(variable("LINES").empty());
   }
 
-  TEST_CASE("lines of a tee that match go to a file of the attempt, and of a tee alone") {
+  TEST_CASE("worker specs: matching tee lines go to a file of the attempt") {
     auto plan = plan_of_two();
     plan.log_dir = "/run";
     plan.options.duplicate_stdout_filters = {"a"};
@@ -193,7 +193,7 @@ TEST_SUITE("worker specs") {
     CHECK(make_worker_specs(plan, kFacts)[0].standard_output.filtered_file.empty());
   }
 
-  TEST_CASE("at most one worker has the agent's standard input") {
+  TEST_CASE("worker specs: at most one worker has the agent's standard input") {
     struct Row {
       StdinChoice choice;
       InputKind input;
@@ -239,7 +239,7 @@ TEST_SUITE("worker specs") {
     }
   }
 
-  TEST_CASE("a filter by rank hides all others, also where local ranks are filtered") {
+  TEST_CASE("worker specs: a rank filter hides all other workers") {
     auto plan = plan_of_two();
     for (auto& worker : plan.workers) worker.is_shown = true;
     plan.options.ranks_filter = {1};
@@ -252,7 +252,7 @@ TEST_SUITE("worker specs") {
     CHECK_FALSE(specs[1].standard_output.is_shown);
   }
 
-  TEST_CASE("streams go to the worker's folder, or nowhere if no folder is kept") {
+  TEST_CASE("worker specs: streams go to the worker's folder or nowhere") {
     auto plan = plan_of_two();
     CHECK(make_worker_specs(plan, kFacts)[1].standard_output.file.path() == "/dev/null");
     plan.log_dir = "/run";
