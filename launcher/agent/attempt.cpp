@@ -224,7 +224,8 @@ class Attempt::Impl {
       if (const auto* dying = std::get_if<WorkerDying>(&news)) {
         notice.emplace(dying->rank, notice.size());
         tell(*dying);
-        react_to_failure(dying->rank, dying->error_message, blames_a_peer(dying->error_message),
+        react_to_failure(dying->rank, dying->error_code,
+                         blames_a_peer(dying->error_code, dying->error_message),
                          "rank " + std::to_string(dying->rank) + " has failed");
       } else if (const auto* exited = std::get_if<WorkerExited>(&news)) {
         notice.emplace(exited->rank, notice.size());
@@ -268,7 +269,7 @@ class Attempt::Impl {
     end_.exits.push_back(exit);
     tell(exit);
     if (exit.failed() && !exit.was_stopped) {
-      react_to_failure(exit.rank, exit.error_message, is_victim_of_a_peer(exit),
+      react_to_failure(exit.rank, exit.error_code, is_victim_of_a_peer(exit),
                        describe_failure(exit));
     } else if (course_ == Course::winding_up && has_crashed(exit)) {
       stop_survivors(exit.rank, describe_failure(exit) + " when it was asked to stop");
@@ -304,10 +305,10 @@ class Attempt::Impl {
 
   /// A worker that failed because of a peer may be detected before that peer, which would lose its
   /// error message if it were stopped now. Waits for the peer for a short time.
-  void react_to_failure(int rank, const std::string& message, bool is_victim,
+  void react_to_failure(int rank, std::optional<Errc> code, bool is_victim,
                         const std::string& reason) {
     note_flights();
-    if (names_late_ranks(message)) set_late_ranks();
+    if (code == Errc::timeout) set_late_ranks();
     if (!is_victim) return stop_survivors(rank, reason);
     check_early_exit();
     if (course_ == Course::stopping || std::exchange(awaits_culprit_, true)) return;

@@ -11,16 +11,13 @@ namespace {
 
 // Parts of messages. Gloo's connection errors begin with the source location.
 constexpr std::string_view kPeerFailureWords[] = {
-    "PeerFailed",       // the worker runtime's exception
+    "PeerFailed",       // of this runtime, in a program without an error file
     "gloo/transport/",  // "[.../gloo/transport/tcp/pair.cc:598] Connection closed by peer"
     "Gloo connectFullMesh failed",    // a peer ended before all were connected
     "ncclRemoteError",                // "... or a remote process exiting prematurely"
     "NCCL communicator was aborted",  // by the watchdog, after the failure of a peer
     "Watchdog caught collective operation timeout",  // a peer did not enter the collective
 };
-
-// "timeout: barrier(), collective 3 of the group: rank(s) 1 had not entered it within 2 s".
-constexpr std::string_view kLateRanks = " had not entered it";
 
 /// Returns the lines from the last traceback on, or all lines. Earlier output may contain errors
 /// that were handled.
@@ -36,20 +33,17 @@ std::string last_words(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-bool blames_a_peer(std::string_view message) {
+bool blames_a_peer(std::optional<Errc> code, std::string_view message) {
+  if (code) return *code == Errc::remote;
   return std::any_of(
       std::begin(kPeerFailureWords), std::end(kPeerFailureWords),
       [&](std::string_view words) { return message.find(words) != std::string_view::npos; });
 }
 
-bool names_late_ranks(std::string_view message) {
-  return message.find(kLateRanks) != std::string_view::npos;
-}
-
 bool is_victim_of_a_peer(const WorkerExited& exit) {
-  if (!exit.error_message.empty()) return blames_a_peer(exit.error_message);
+  if (!exit.error_message.empty()) return blames_a_peer(exit.error_code, exit.error_message);
   const bool ended_by_itself = exit.signal == 0 || exit.signal == SIGABRT;
-  return ended_by_itself && blames_a_peer(last_words(exit.last_lines));
+  return ended_by_itself && blames_a_peer({}, last_words(exit.last_lines));
 }
 
 std::vector<WorkerExited> failures_root_cause_first(const std::vector<WorkerExited>& exits) {

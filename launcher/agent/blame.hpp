@@ -5,18 +5,15 @@
 
 #include "launcher/report/event.hpp"
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
 namespace ddprun {
 
-/// Returns true if the message of an exception or error file reports the failure of another worker.
-/// Recognises messages of the worker runtime, Gloo and NCCL.
-bool blames_a_peer(std::string_view message);
-
-/// Returns true if the message of the worker runtime reports a timeout that passed before all ranks
-/// had entered a collective.
-bool names_late_ranks(std::string_view message);
+/// Returns true if a worker that recorded this error failed because another worker failed. Without
+/// a code, the message decides: errors of Gloo and NCCL are recognized by their texts.
+bool blames_a_peer(std::optional<Errc> code, std::string_view message);
 
 /// Returns true if a worker ended because another one failed: according to its error file, or to
 /// the last lines of its standard error if it has no error file and was not killed by a signal

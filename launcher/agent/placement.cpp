@@ -4,7 +4,6 @@
 #include "launcher/config/identity.hpp"
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
-#include "launcher/report/flights_record.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/base/text.hpp"
@@ -21,7 +20,7 @@ namespace {
 
 /// Maximum number of failures of one node: a collective error fails all of its workers, and the
 /// report lists only a few.
-constexpr std::size_t kFailuresMax = 16;
+constexpr std::size_t kNodeFailuresMax = 16;
 
 /// Maximum bytes of each text of an exit, so that all failures of a node fit into one message.
 constexpr std::size_t kTextBytesMax = 4 * 1024;
@@ -50,16 +49,6 @@ WorkerExited exit_of(const membership::Failure& failure) {
   exit.ran_seconds = failure.ran_seconds;
   exit.error_message = failure.description;
   return exit;
-}
-
-std::vector<RankFlights> all_flights(const membership::RunOutcome& outcome) {
-  std::vector<RankFlights> all;
-  for (const auto& record : outcome.flights) {
-    for (auto& rank : from_flights_record(record)) all.push_back(std::move(rank));
-  }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const RankFlights& a, const RankFlights& b) { return a.rank < b.rank; });
-  return all;
 }
 
 }  // namespace
@@ -141,7 +130,7 @@ membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& pl
   for (auto exit : failures) {
     // Stopped workers count as failures only if no other node can be the cause.
     const bool is_elsewhere = exit.was_stopped && plan.nodes;
-    if (is_elsewhere || ended.failures.size() == kFailuresMax) continue;
+    if (is_elsewhere || ended.failures.size() == kNodeFailuresMax) continue;
     exit.node = node;
     ended.failures.push_back(
         {.rank = exit.rank,
@@ -151,7 +140,7 @@ membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& pl
          .node = node,
          .exit = shortened(exit, ended.failures.empty())});
   }
-  ended.flights = to_flights_record(end.flights);
+  ended.flights = end.flights;
   if (end.still_running && !failures.empty()) {
     ended.no_restart = failures.front().still_running ? "no restart beside it"
                                                       : "no restart, because " + *end.still_running;
@@ -174,7 +163,7 @@ RunFinished make_finished(const membership::RunOutcome& outcome, const LaunchPla
       finished.reason = "interrupted by " + signal_name(outcome.signal);
   } else {
     for (const auto& failure : outcome.failures) finished.failures.push_back(exit_of(failure));
-    finished.stalled = find_stalled_collectives(all_flights(outcome));
+    finished.stalled = find_stalled_collectives(outcome.flights);
   }
   finished.reason += advice;
   finished.exit_code =

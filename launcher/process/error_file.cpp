@@ -91,7 +91,8 @@ ErrorReport read_document(const json& document) {
   const json& extra = found == message->end() ? none : *found;
   return {.message = string_at(*message, "message"),
           .traceback = string_at(extra, "py_callstack"),
-          .when = time_in(extra)};
+          .when = time_in(extra),
+          .code = errc_named(string_at(extra, "code"))};
 }
 
 /// Returns false for a file that only the agent may read and that the worker may have linked here,

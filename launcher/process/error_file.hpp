@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rendezvous/base/held_path.hpp"
+#include <ddprun/error.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -28,11 +29,13 @@ struct ErrorReport {
   std::string traceback;  ///< empty: none
   /// Time of the record, if the file contains it.
   std::optional<std::chrono::system_clock::time_point> when{};
+  std::optional<Errc> code{};  ///< code of the Error that ended a worker of this runtime
 
   bool operator==(const ErrorReport&) const = default;
 };
 
-/// Parses {"message": {"message": M, "extraInfo": {"py_callstack": T, "timestamp": "SECONDS"}}} and
+/// Parses {"message": {"message": M, "extraInfo": {"py_callstack": T, "timestamp": "SECONDS",
+/// "code": "timeout"}}} and
 /// {"message": M, "timestamp": SECONDS}. Other text becomes the message, after printable().
 ErrorReport parse_error_report(std::string_view text);
 

@@ -105,6 +105,7 @@ void add_exit_facts(WorkerExited& exited, const ProcessExit& exit, const WorkerS
   exited.error_message = std::move(report.message);
   exited.error_traceback = std::move(report.traceback);
   exited.error_time = report.when;
+  exited.error_code = report.code;
   if (exit.wait_error != 0 && exited.error_message.empty()) {
     exited.error_message =
         "its exit status is unknown: waitid: " + std::generic_category().message(exit.wait_error);

@@ -306,10 +306,12 @@ void WorkerGroup::Impl::kill_damaged(Worker& worker, const std::string& damage) 
 void WorkerGroup::Impl::note_death(Worker& worker, const std::optional<std::string>& damage) {
   if (damage) kill_damaged(worker, *damage);
   if (worker.was_stopped || std::exchange(worker.is_death_noticed, true)) return;
+  auto report = read_error_report(worker.spec.error_file);
   push(WorkerDying{.attempt = attempt_,
                    .rank = worker.spec.rank,
                    .after_start_seconds = worker.seconds_since_start(),
-                   .error_message = read_error_report(worker.spec.error_file).message});
+                   .error_message = std::move(report.message),
+                   .error_code = report.code});
 }
 
 /// Does nothing while one is pending.

@@ -102,7 +102,8 @@ struct WorkerDying {
   int attempt = 0;
   int rank = 0;
   double after_start_seconds = 0;
-  std::string error_message;  ///< from its error file, if already written
+  std::string error_message;         ///< from its error file; empty: not written yet
+  std::optional<Errc> error_code{};  ///< from its error file
 
   bool operator==(const WorkerDying&) const = default;
 };

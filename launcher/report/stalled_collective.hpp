@@ -11,13 +11,7 @@
 
 namespace ddprun {
 
-/// The records of one worker.
-struct RankFlights {
-  int rank = 0;
-  control::WorkerFlights worker{};
-
-  bool operator==(const RankFlights&) const = default;
-};
+using control::RankFlights;
 
 /// A call and the ranks that made it.
 struct CallOfRanks {

@@ -32,6 +32,13 @@ const char* to_string(Errc code) noexcept {
   return "unknown";
 }
 
+std::optional<Errc> errc_named(std::string_view name) noexcept {
+  for (int i = 0; i <= static_cast<int>(Errc::internal); ++i) {
+    if (const auto code = static_cast<Errc>(i); to_string(code) == name) return code;
+  }
+  return std::nullopt;
+}
+
 std::string error_text(int error_number) {
   const auto text = std::generic_category().message(error_number);
   if (error_number == EMFILE) return text + " (see ulimit -n)";

@@ -55,4 +55,12 @@ struct WorkerFlights {
   bool operator==(const WorkerFlights&) const = default;
 };
 
+/// Flight records of the worker with this global rank.
+struct RankFlights {
+  int rank = 0;
+  WorkerFlights worker{};
+
+  bool operator==(const RankFlights&) const = default;
+};
+
 }  // namespace ddprun::control

@@ -4,6 +4,7 @@
 #include "rendezvous/membership/settings.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <string_view>
 
 namespace ddprun::membership {
@@ -23,11 +24,27 @@ void bound(WorkersFailing& failing) {
   cut(failing.reason, kReasonBytesMax);
 }
 
+/// Keeps the last calls of each group, and the first ranks that fit into kFlightsBytesMax.
+void bound_flights(std::vector<control::RankFlights>& flights) {
+  std::size_t bytes = 0;
+  auto rank = flights.begin();
+  for (; rank != flights.end(); ++rank) {
+    for (auto& group : rank->worker.groups) {
+      const auto surplus = std::max(group.flights.size(), kGroupCallsMax) - kGroupCallsMax;
+      group.flights.erase(group.flights.begin(),
+                          group.flights.begin() + static_cast<std::ptrdiff_t>(surplus));
+    }
+    bytes += encoded_bytes(*rank);
+    if (bytes > kFlightsBytesMax) break;
+  }
+  flights.erase(rank, flights.end());
+}
+
 void bound(WorkersEnded& ended) {
   cut(ended.not_started, kReasonBytesMax);
   if (ended.no_restart) cut(*ended.no_restart, kReasonBytesMax);
   bound_failures(ended.failures);
-  if (ended.flights.size() > kFlightsBytesMax) ended.flights.clear();
+  bound_flights(ended.flights);
 }
 
 void bound(Leave& leave) {

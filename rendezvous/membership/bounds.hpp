@@ -21,6 +21,10 @@ inline constexpr std::size_t kFailuresMax = 64;
 /// Of the exits of one message's failures together.
 inline constexpr std::size_t kExitBytesMax = std::size_t{1} << 20;
 
+/// Recorded calls of a group in a message, the last ones: a rank is at most a few calls behind,
+/// because ranks wait for each other.
+inline constexpr std::size_t kGroupCallsMax = 8;
+
 /// Bytes of the flight records of one node, and of all nodes of a round; more is left out.
 inline constexpr std::size_t kFlightsBytesMax = std::size_t{128} << 10;
 inline constexpr std::size_t kAllFlightsBytesMax = std::size_t{512} << 10;

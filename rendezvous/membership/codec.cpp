@@ -18,6 +18,13 @@ namespace ddprun::membership {
 
 namespace {
 
+using control::Flight;
+using control::FlightState;
+using control::GroupFlightRecord;
+using control::GroupState;
+using control::RankFlights;
+using control::WorkerFlights;
+
 template <typename Wanted, typename T>
 constexpr bool is(const T*) {
   return std::same_as<std::remove_const_t<T>, Wanted>;
@@ -44,8 +51,16 @@ auto fields(M& m) {
     return std::tie(m.attempt, m.rank, m.local_rank, m.pid, m.node, m.exit_code, m.signal,
                     m.was_stopped, m.was_forwarded, m.is_out_of_memory, m.peak_memory_bytes,
                     m.ran_seconds, m.ended_at, m.core_file, m.error_message, m.error_traceback,
-                    m.error_time, m.last_lines, m.hint, m.log_folder, m.ended_before, m.was_started,
-                    m.still_running);
+                    m.error_code, m.error_time, m.last_lines, m.hint, m.log_folder, m.ended_before,
+                    m.was_started, m.still_running);
+  } else if constexpr (is<Flight>(static_cast<M*>(nullptr))) {
+    return std::tie(m.number, m.is_message, m.call, m.bytes, m.state, m.entered_ago, m.ended_ago);
+  } else if constexpr (is<GroupFlightRecord>(static_cast<M*>(nullptr))) {
+    return std::tie(m.name, m.rank, m.size, m.members, m.state, m.entered, m.flights);
+  } else if constexpr (is<WorkerFlights>(static_cast<M*>(nullptr))) {
+    return std::tie(m.groups, m.unrecorded_groups, m.damage);
+  } else if constexpr (is<RankFlights>(static_cast<M*>(nullptr))) {
+    return std::tie(m.rank, m.worker);
   } else if constexpr (is<WorkersFailing>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.reason, m.were_asked);
   } else if constexpr (is<StopWorkers>(static_cast<M*>(nullptr))) {
@@ -91,6 +106,9 @@ class Writer {
   void put(bool value) { wire::append_integer(out_, std::uint8_t{value}); }
   void put(double value) { wire::append_integer(out_, std::bit_cast<std::uint64_t>(value)); }
   void put(std::chrono::milliseconds value) {
+    wire::append_integer(out_, std::int64_t{value.count()});
+  }
+  void put(std::chrono::nanoseconds value) {
     wire::append_integer(out_, std::int64_t{value.count()});
   }
   void put(std::chrono::system_clock::time_point value) {
@@ -147,6 +165,18 @@ bool is_sound(const WorkerExited& exit) {
   return exit.rank >= 0 && exit.signal >= 0 && exit.signal <= kSignalMax &&
          std::isfinite(exit.ran_seconds);
 }
+bool is_sound(const Flight& flight) {
+  return flight.ended_ago <= flight.entered_ago;
+}
+bool is_sound(const GroupFlightRecord& group) {
+  return group.rank >= 0 && group.rank < group.size;
+}
+bool is_sound(const WorkerFlights& worker) {
+  return worker.unrecorded_groups >= 0;
+}
+bool is_sound(const RankFlights& flights) {
+  return flights.rank >= 0;
+}
 bool is_sound(const ProbeAddress& address) {
   return address.host.size() <= kAddressBytesMax;
 }
@@ -199,6 +229,12 @@ class Reader {
     value = std::chrono::milliseconds(count);
     return true;
   }
+  bool get(std::chrono::nanoseconds& value) {
+    std::int64_t count = 0;
+    if (!get(count) || count < 0) return false;
+    value = std::chrono::nanoseconds(count);
+    return true;
+  }
   bool get(std::chrono::system_clock::time_point& value) {
     std::chrono::milliseconds since{};
     if (!get(since)) return false;
@@ -212,6 +248,9 @@ class Reader {
     return true;
   }
   bool get(RunResult& value) { return get_enum(value, kLastSharedResult); }
+  bool get(Errc& value) { return get_enum(value, Errc::internal); }
+  bool get(FlightState& value) { return get_enum(value, FlightState::failed); }
+  bool get(GroupState& value) { return get_enum(value, GroupState::left); }
   bool get(OutcomeScope& value) { return get_enum(value, OutcomeScope::node); }
   template <typename Item>
   bool get(std::optional<Item>& item) {
@@ -268,6 +307,13 @@ void append(std::string& out, const Variant& message) {
   out.replace(begin, length.size(), length);
 }
 
+template <typename Value>
+std::size_t bytes_of(const Value& value) {
+  std::string bytes;
+  Writer(bytes).put(value);
+  return bytes.size();
+}
+
 /// The alternative with this index, read from `reader`.
 template <typename Variant, std::size_t kIndex = 0>
 std::optional<Variant> read_alternative(std::size_t index, Reader& reader) {
@@ -306,9 +352,11 @@ std::optional<Greeting> read_greeting(std::string_view bytes) {
 }
 
 std::size_t encoded_bytes(const WorkerExited& exit) {
-  std::string bytes;
-  Writer(bytes).put(exit);
-  return bytes.size();
+  return bytes_of(exit);
+}
+
+std::size_t encoded_bytes(const RankFlights& flights) {
+  return bytes_of(flights);
 }
 
 void append_message(std::string& out, const NodeMessage& message) {

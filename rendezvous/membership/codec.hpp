@@ -36,8 +36,9 @@ struct Greeting {
 /// Parses the first bytes of a connection. Returns nullopt if more bytes are needed.
 std::optional<Greeting> read_greeting(std::string_view bytes);
 
-/// The bytes that it takes in a message.
+/// Returns the bytes that the value takes in a message.
 std::size_t encoded_bytes(const WorkerExited& exit);
+std::size_t encoded_bytes(const control::RankFlights& flights);
 
 void append_message(std::string& out, const NodeMessage& message);
 void append_message(std::string& out, const CoordinatorMessage& message);

@@ -5,6 +5,9 @@
 // contain their round, so that late ones are recognised.
 #pragma once
 
+#include "rendezvous/control/flights.hpp"
+#include <ddprun/error.hpp>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +21,7 @@
 namespace ddprun::membership {
 
 /// Of this set of messages. Two agents that differ in it do not understand each other.
-inline constexpr std::uint32_t kProtocolVersion = 8;
+inline constexpr std::uint32_t kProtocolVersion = 9;
 
 /// Maximum round number and restart count that is accepted from a node.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -56,8 +59,9 @@ struct WorkerExited {
   double ran_seconds = 0;                                           ///< from start to end
   std::optional<std::chrono::system_clock::time_point> ended_at{};  ///< by its node's clock
   std::optional<std::filesystem::path> core_file;
-  std::string error_message;    ///< from its error file, or empty
-  std::string error_traceback;  ///< from its error file, or empty
+  std::string error_message;         ///< from its error file, or empty
+  std::string error_traceback;       ///< from its error file, or empty
+  std::optional<Errc> error_code{};  ///< from its error file: code of the Error that ended it
   /// When it recorded the error, if the file says so.
   std::optional<std::chrono::system_clock::time_point> error_time{};
   std::vector<std::string> last_lines;  ///< of its standard error, oldest first
@@ -142,8 +146,8 @@ struct WorkersEnded {
   bool have_succeeded = false;
   std::string not_started{};        ///< why a worker could not be executed; empty: all could
   std::vector<Failure> failures{};  ///< those that failed on their own, root cause first
-  std::string flights{};            ///< how far all had come in their collectives; opaque here
-  bool were_asked = false;          ///< to stop, before they had ended
+  std::vector<control::RankFlights> flights{};  ///< flight records of its workers
+  bool were_asked = false;                      ///< to stop, before they had ended
   /// Of a run of one node whose processes could not be killed: why no other round may follow.
   std::optional<std::string> no_restart{};
 
@@ -264,9 +268,9 @@ struct RunOutcome {
   OutcomeScope scope = OutcomeScope::run;
   int rounds = 0;  ///< formed so far
   std::string reason;
-  int signal = 0;                      ///< that interrupted it
-  std::vector<Failure> failures{};     ///< of the last round, root cause first
-  std::vector<std::string> flights{};  ///< what its nodes told
+  int signal = 0;                               ///< that interrupted it
+  std::vector<Failure> failures{};              ///< of the last round, root cause first
+  std::vector<control::RankFlights> flights{};  ///< of the last round, by rank
 
   bool operator==(const RunOutcome&) const = default;
 };

@@ -56,7 +56,7 @@ struct OwnWorkersEnded {
   bool have_succeeded = false;
   std::string not_started{};
   std::vector<Failure> failures{};
-  std::string flights{};  ///< see WorkersEnded
+  std::vector<control::RankFlights> flights{};  ///< flight records of the workers
   /// Describes the processes that could not be killed; nullopt: none.
   std::optional<std::string> still_running{};
   std::optional<std::string> no_restart{};  ///< see WorkersEnded

@@ -1,6 +1,7 @@
 #include "rendezvous/membership/round_failures.hpp"
 
 #include "rendezvous/membership/bounds.hpp"
+#include "rendezvous/membership/codec.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -27,10 +28,13 @@ void RoundFailures::add(std::uint64_t node, const std::vector<Failure>& failures
   if (!first_time_) first_time_ = now;
 }
 
-void RoundFailures::add_flights(const std::string& flights) {
-  if (flights.empty() || flights_bytes_ + flights.size() > kAllFlightsBytesMax) return;
-  flights_bytes_ += flights.size();
-  flights_.push_back(flights);
+void RoundFailures::add_flights(const std::vector<control::RankFlights>& flights) {
+  for (const auto& rank : flights) {
+    const auto bytes = encoded_bytes(rank);
+    if (flights_bytes_ + bytes > kAllFlightsBytesMax) return;
+    flights_bytes_ += bytes;
+    flights_.push_back(rank);
+  }
 }
 
 /// Orders workers that failed on their own before those that blame a peer, then by the order of the
@@ -60,6 +64,8 @@ void RoundFailures::add_to(RunOutcome& outcome) const {
   for (const auto& reported : sorted()) outcome.failures.push_back(reported.failure);
   bound_failures(outcome.failures);
   outcome.flights = flights_;
+  std::stable_sort(outcome.flights.begin(), outcome.flights.end(),
+                   [](const auto& a, const auto& b) { return a.rank < b.rank; });
 }
 
 }  // namespace ddprun::membership

@@ -22,8 +22,8 @@ class RoundFailures {
   /// Failures reported by a node after its workers ended; empty if it could not start them.
   void add(std::uint64_t node, const std::vector<Failure>& failures, Time now);
 
-  /// Flight records reported by a node; dropped if there is no room.
-  void add_flights(const std::string& flights);
+  /// Flight records reported by a node; dropped beyond kAllFlightsBytesMax.
+  void add_flights(const std::vector<control::RankFlights>& flights);
 
   /// Time of the first failure report.
   const std::optional<Time>& first_time() const { return first_time_; }
@@ -47,7 +47,7 @@ class RoundFailures {
   std::vector<Reported> sorted() const;
 
   std::vector<Reported> reported_;
-  std::vector<std::string> flights_;
+  std::vector<control::RankFlights> flights_;
   std::size_t flights_bytes_ = 0;
   std::vector<std::uint64_t> nodes_;  ///< in the order of their failure reports
   std::optional<Time> first_time_;

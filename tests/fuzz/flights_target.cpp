@@ -1,22 +1,31 @@
 #include "tests/fuzz/flights_target.hpp"
 
-#include "launcher/report/flights_record.hpp"
+#include "launcher/report/stalled_collective.hpp"
+#include "rendezvous/membership/bounds.hpp"
+#include "rendezvous/membership/codec.hpp"
 #include "tests/fuzz/promise.hpp"
 
-#include <string>
-#include <vector>
+#include <utility>
+#include <variant>
 
 namespace ddprun::fuzz {
 
+using namespace membership;
+
 void run_flights(std::span<const std::uint8_t> input) {
-  const auto ranks =
-      from_flights_record({reinterpret_cast<const char*>(input.data()), input.size()});
-  for (const auto& stalled : find_stalled_collectives(ranks))
-    require(!describe(stalled).front().empty(), "there is something to say of it");
-  // Of each group the last calls are written; what is not UTF-8 has become so.
-  const auto once = from_flights_record(to_flights_record(ranks));
-  require(from_flights_record(to_flights_record(once)) == once, "a record means one thing");
-  require(once.size() == ranks.size(), "no rank is lost");
+  MessageReader<NodeMessage> reader;
+  reader.feed({reinterpret_cast<const char*>(input.data()), input.size()});
+  while (auto message = reader.next()) {
+    const auto bounded = within_bounds(std::move(*message));
+    const auto* ended = std::get_if<WorkersEnded>(&bounded);
+    if (ended == nullptr) continue;
+    for (const auto& rank : ended->flights) {
+      for (const auto& group : rank.worker.groups)
+        require(group.flights.size() <= kGroupCallsMax, "calls are bounded");
+    }
+    for (const auto& stalled : find_stalled_collectives(ended->flights))
+      require(!describe(stalled).front().empty(), "there is something to say of it");
+  }
 }
 
 }  // namespace ddprun::fuzz

@@ -1,5 +1,4 @@
-// What the fuzzer of what nodes tell each other of their workers' collectives runs, apart from the
-// fuzzer, so that the corpus is a test of its own.
+// Fuzz target: flight records in a message of another node, as the report describes them.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +7,8 @@
 
 namespace ddprun::fuzz {
 
-/// The input is a record. Aborts if a promise is broken: an exception, a record that does not mean
-/// the same when it is written again, or one of which nothing can be said.
+/// The input is a sequence of messages from an agent. Aborts if a flight record exceeds its bounds,
+/// or if a stalled collective has no description.
 void run_flights(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

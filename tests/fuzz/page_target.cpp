@@ -1,7 +1,8 @@
 #include "tests/fuzz/page_target.hpp"
 
-#include "launcher/report/flights_record.hpp"
+#include "launcher/report/stalled_collective.hpp"
 #include "rendezvous/control/flight_log.hpp"
+#include "rendezvous/membership/codec.hpp"
 #include "tests/fuzz/promise.hpp"
 
 #include <algorithm>
@@ -58,8 +59,11 @@ void look(const ControlPage& page) {
   }
   for (const auto& stalled : find_stalled_collectives(ranks))
     require(!describe(stalled).front().empty(), "there is something to say of it");
-  require(from_flights_record(to_flights_record(ranks)).size() == ranks.size(),
-          "a record can be sent to other nodes");
+  std::string bytes;
+  append_message(bytes, membership::NodeMessage(membership::WorkersEnded{.flights = ranks}));
+  membership::MessageReader<membership::NodeMessage> reader;
+  reader.feed(bytes);
+  require(reader.next().has_value(), "a record can be sent to other nodes");
 }
 
 }  // namespace

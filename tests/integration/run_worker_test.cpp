@@ -98,11 +98,12 @@ TEST_SUITE("run_worker") {
       int exit_code;
       std::string printed;
       std::string message;
+      nlohmann::json code{};
     };
     const std::vector<Row> table = {
-        {"error", 1, "error: disk full\n", "disk full"},
-        {"usage", 2, "error: no such option\n", "no such option"},
-        {"peer", 1, "error: rank 3 died\n", "ddprun::PeerFailed: rank 3 died"},
+        {"error", 1, "error: disk full\n", "disk full", "system"},
+        {"usage", 2, "error: no such option\n", "no such option", "usage"},
+        {"peer", 1, "error: rank 3 died\n", "ddprun::PeerFailed: rank 3 died", "remote"},
         {"exception", 1, "error: std::runtime_error: no \"such\" layer\nat all\n",
          "std::runtime_error: no \"such\" layer\nat all"},
     };
@@ -112,6 +113,7 @@ TEST_SUITE("run_worker") {
       CHECK(run.exited_with(row.exit_code));
       CHECK(run.standard_error == row.printed);
       CHECK(run.message() == row.message);
+      CHECK(run.error_file["message"]["extraInfo"].value("code", nlohmann::json()) == row.code);
     }
   }
 

@@ -31,7 +31,7 @@ TEST_SUITE("admission of nodes") {
       const char* text;
     };
     const Case cases[] = {
-        {[](Join& j) { j.version = 9; }, "the version of the agents' messages is 9"},
+        {[](Join& j) { j.version = 99; }, "the version of the agents' messages is 99"},
         {[](Join& j) { j.run_id = "other"; },
          "the run (--rdzv_id) is 'other' on the node that joins and 'run'"},
         {[](Join& j) { j.config_hash = "h"; },

@@ -73,19 +73,17 @@ TEST_SUITE("blame") {
         "RuntimeError: NCCL communicator was aborted on rank 1.",
         "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, ...",
     };
-    for (const auto* message : victims) CHECK_MESSAGE(blames_a_peer(message), message);
+    for (const auto* message : victims) CHECK_MESSAGE(blames_a_peer({}, message), message);
     for (const auto* message : {"", "KeyError: 'boom'", "RuntimeError: CUDA out of memory",
                                 "ConnectionError: HTTPSConnectionPool: closed by peer"}) {
-      CHECK_FALSE_MESSAGE(blames_a_peer(message), message);
+      CHECK_FALSE_MESSAGE(blames_a_peer({}, message), message);
     }
   }
 
-  TEST_CASE("blame: only a timeout of the runtime names late ranks") {
-    CHECK(
-        names_late_ranks("timeout: barrier(), collective 3 of the group: rank(s) 1 had not "
-                         "entered it within 2 s"));
-    CHECK_FALSE(names_late_ranks("ddprun::PeerFailed: all_reduce #7: rank 0 failed"));
-    CHECK_FALSE(names_late_ranks(""));
+  TEST_CASE("blame: a recorded error code decides, whatever the message") {
+    CHECK(blames_a_peer(Errc::remote, "all_reduce #7: rank 0 failed"));
+    CHECK_FALSE(blames_a_peer(Errc::timeout, kClosed));
+    CHECK_FALSE(blames_a_peer(Errc::usage, "PeerFailed"));
   }
 
   TEST_CASE("blame: a worker without a record is judged by its last output") {

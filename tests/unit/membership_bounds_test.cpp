@@ -12,6 +12,7 @@
 namespace membership_bounds_test {
 
 using namespace ddprun::membership;
+using ddprun::control::RankFlights;
 using ddprun::test::Talk;
 
 namespace {
@@ -51,7 +52,7 @@ TEST_SUITE("membership bounds") {
          {NodeMessage(WorkersFailing{.reason = kEndless}), NodeMessage(Leave{.reason = kEndless}),
           NodeMessage(WorkersEnded{.not_started = kEndless,
           .failures = std::vector(10, endless_failure()),
-          .flights = kEndless})}) {
+          .flights = {{.worker = {.damage = kEndless}}}})}) {
       CHECK(bytes_of(within_bounds(message)) <= kMessageBytesMax / 2);
     }
     NodeStateMachine part(Join{}, Settings{}, Talk::at(0));
@@ -64,14 +65,32 @@ TEST_SUITE("membership bounds") {
     CHECK(bytes_of(std::get<Send>(actions[0]).message) < 3000);
   }
 
-  TEST_CASE("membership bounds: collective records of all nodes are kept up to a limit") {
+  TEST_CASE("membership bounds: a node's flight records keep the last calls and the first ranks") {
+    std::vector<RankFlights> flights(1024);
+    for (int rank = 0; rank < 1024; ++rank) {
+      auto& group = flights[static_cast<std::size_t>(rank)].worker.groups.emplace_back();
+      flights[static_cast<std::size_t>(rank)].rank = rank;
+      for (std::uint64_t number = 0; number <= kGroupCallsMax; ++number)
+        group.flights.push_back({.number = number, .call = "barrier()"});
+    }
+    const auto sent = std::get<WorkersEnded>(within_bounds(WorkersEnded{.flights = flights}));
+    CHECK(bytes_of(NodeMessage(sent)) <= kFlightsBytesMax + 100);
+    REQUIRE(sent.flights.size() > 100);
+    const auto& last = sent.flights.back();
+    CHECK(last.rank == static_cast<int>(sent.flights.size()) - 1);
+    REQUIRE(last.worker.groups.at(0).flights.size() == kGroupCallsMax);
+    CHECK(last.worker.groups.at(0).flights.back().number == kGroupCallsMax);
+  }
+
+  TEST_CASE("membership bounds: flight records of all nodes are sorted by rank, up to a size") {
     RoundFailures round;
-    const std::string one(kFlightsBytesMax, 'f');
-    for (int node = 0; node < 100; ++node) round.add_flights(one);
-    round.add_flights("");
+    for (int rank = 99; rank >= 0; --rank)
+      round.add_flights({{.rank = rank, .worker = {.damage = std::string(10'000, 'd')}}});
     RunOutcome outcome;
     round.add_to(outcome);
-    CHECK(outcome.flights.size() == kAllFlightsBytesMax / kFlightsBytesMax);
+    REQUIRE(outcome.flights.size() == kAllFlightsBytesMax / 10'020);
+    CHECK(outcome.flights.back().rank == 99);
+    CHECK(outcome.flights.front().rank == 100 - static_cast<int>(outcome.flights.size()));
   }
 
   TEST_CASE("membership bounds: a cut text is marked and ends with a whole character") {

@@ -34,6 +34,7 @@ const Failure kFailure{
                          .core_file = "/tmp/core",
                          .error_message = std::string("\0{}", 3),
                          .error_traceback = "t",
+                         .error_code = ddprun::Errc::internal,
                          .error_time = std::chrono::sys_days(std::chrono::year(2026) / 11 / 20),
                          .last_lines = {"first", "\xff"},
                          .hint = "h",
@@ -41,6 +42,24 @@ const Failure kFailure{
                          .ended_before = "before",
                          .was_started = false,
                          .still_running = ""}};
+
+const ddprun::control::RankFlights kFlights{
+    .rank = 7,
+    .worker = {.groups = {{.name = "default",
+                           .rank = 1,
+                           .size = 2,
+                           .members = {3, 7},
+                           .state = ddprun::control::GroupState::left,
+                           .entered = 2,
+                           .flights = {{.number = 1,
+                                        .is_message = true,
+                                        .call = "recv(1 x int32, rank 2, tag 7)",
+                                        .bytes = 4,
+                                        .state = ddprun::control::FlightState::failed,
+                                        .entered_ago = std::chrono::seconds(5),
+                                        .ended_ago = std::chrono::nanoseconds(1)}}}},
+               .unrecorded_groups = 3,
+               .damage = "the size of group 0 is 0"}};
 
 const std::vector<NodeMessage> kFromNodes = {
     Join{.run_id = "r",
@@ -61,7 +80,8 @@ const std::vector<NodeMessage> kFromNodes = {
          .probe = {.host = "10.0.0.1", .port = 40'000}},
     Heartbeat{77},
     WorkersFailing{3, "rank 1 is dying", true},
-    WorkersEnded{.round = 3, .not_started = "x", .failures = {kFailure, kFailure}, .flights = "f"},
+    WorkersEnded{
+        .round = 3, .not_started = "x", .failures = {kFailure, kFailure}, .flights = {kFlights}},
     Leave{"was asked to stop", 15},
     Probed{7, {0, 3}},
 };
@@ -85,7 +105,7 @@ const std::vector<CoordinatorMessage> kFromCoordinator = {
             .reason = "rank 7 failed",
             .signal = 2,
             .failures = {kFailure},
-            .flights = {"f", ""}}},
+            .flights = {{.rank = 0}, kFlights}}},
 };
 
 template <typename Message>
@@ -169,6 +189,17 @@ TEST_SUITE("membership codec") {
     CHECK(is_refused_as(exited({.signal = kSignalMax + 1})));
     CHECK(is_refused_as(exited({.rank = -1})));
     CHECK(is_refused_as(exited({.ran_seconds = std::numeric_limits<double>::infinity()})));
+    const auto recorded = [](const ddprun::control::GroupFlightRecord& group) {
+      return WorkersEnded{.flights = {{.worker = {.groups = {group}}}}};
+    };
+    using std::chrono::nanoseconds;
+    CHECK_FALSE(is_refused_as(recorded({.flights = {{.entered_ago = nanoseconds::max()}}})));
+    CHECK(is_refused_as(recorded({.flights = {{.entered_ago = nanoseconds(-1)}}})));
+    CHECK(is_refused_as(recorded({.flights = {{.ended_ago = nanoseconds(1)}}})));
+    CHECK(is_refused_as(recorded({.rank = 1})));
+    CHECK(is_refused_as(recorded({.state = static_cast<ddprun::control::GroupState>(4)})));
+    CHECK(is_refused_as(WorkersEnded{.flights = {{.rank = -1}}}));
+    CHECK(is_refused_as(WorkersEnded{.flights = {{.worker = {.unrecorded_groups = -1}}}}));
     const auto most = static_cast<std::uint32_t>(kProbedNodesMax);
     CHECK_FALSE(is_refused_as(Probed{1, std::vector<std::uint32_t>(most)}));
     CHECK(is_refused_as(Probed{1, std::vector<std::uint32_t>(most + 1)}));

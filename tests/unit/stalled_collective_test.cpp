@@ -2,7 +2,7 @@
 #include "launcher/report/stalled_collective.hpp"
 
 #include "launcher/report/final_report.hpp"
-#include "launcher/report/flights_record.hpp"
+#include "rendezvous/membership/bounds.hpp"
 
 #include <doctest/doctest.h>
 
@@ -156,8 +156,6 @@ TEST_SUITE("stalled collective") {
           Lines{"rank 0 waits for the others to join group \"default\"",
                 "rank 1 has more groups than are recorded: what became of this one there is "
                 "unknown"});
-    CHECK(find_stalled_collectives(from_flights_record(to_flights_record({rank(0, {}), full}))) ==
-          find_stalled_collectives({rank(0, {}), full}));
   }
 
   TEST_CASE("stalled collective: ranks outside a subgroup are not blamed") {
@@ -190,7 +188,7 @@ TEST_SUITE("stalled collective") {
     CHECK(lines.back() == "and 12 more");
   }
 
-  TEST_CASE("stalled collective: exchanged records give the same text on all nodes") {
+  TEST_CASE("stalled collective: calls sent to other nodes suffice for the description") {
     std::vector<RankFlights> ranks = {rank(0, {in(9, "barrier()", 5s)}),
                                       rank(1, {receiving("recv(1 x int32, rank 0, tag 7)", 4s)}),
                                       {2, {.unrecorded_groups = 3}}};
@@ -198,29 +196,10 @@ TEST_SUITE("stalled collective") {
     group.members = {0, 1, 2};
     for (std::uint64_t i = 0; i < 9; ++i)
       group.flights.insert(group.flights.begin(), done(8 - i, "barrier()", 5s));
-    const auto read = from_flights_record(to_flights_record(ranks));
-    REQUIRE(read.size() == 3);
-    CHECK(find_stalled_collectives(read) == find_stalled_collectives(ranks));
-    CHECK(read[0].worker.groups[0].flights.size() == kRecordedFlightsMax);
-    CHECK(read[0].worker.groups[0].flights.back() == in(9, "barrier()", 5s));
-    CHECK(read[1] == ranks[1]);
-    CHECK(read[2] == ranks[2]);
-    CHECK(to_flights_record({}).empty());
-  }
-
-  TEST_CASE("stalled collective: a record is cut between ranks and an invalid one is empty") {
-    std::vector<RankFlights> ranks;
-    for (int i = 0; i < 1024; ++i) ranks.push_back(rank(i, {in(9, std::string(200, 'c'), 5s)}));
-    const auto record = to_flights_record(ranks);
-    CHECK(record.size() <= kFlightsRecordBytesMax);
-    const auto read = from_flights_record(record);
-    REQUIRE(read.size() > 100);
-    CHECK(read.back() == ranks[read.size() - 1]);
-    for (const char* text : {"", "[", "{}", "[1]", "[{\"rank\": \"x\"}]", "[{\"rank\": 1}]",
-                             "[{\"rank\": 1e300, \"groups\": [], \"unrecorded\": 0}]",
-                             "[{\"rank\": 4294967296, \"groups\": [], \"unrecorded\": 0}]",
-                             "[{\"rank\": 1.5, \"groups\": [], \"unrecorded\": 0}]"})
-      CHECK(from_flights_record(text).empty());
+    const auto sent = std::get<membership::WorkersEnded>(
+        membership::within_bounds(membership::WorkersEnded{.flights = ranks}));
+    REQUIRE(sent.flights[0].worker.groups[0].flights.size() < group.flights.size());
+    CHECK(find_stalled_collectives(sent.flights) == find_stalled_collectives(ranks));
   }
 
   TEST_CASE("stalled collective: the final report shows it after the failures") {

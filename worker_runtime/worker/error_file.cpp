@@ -98,7 +98,7 @@ ErrorFile::ErrorFile(const std::string& path) : process_(::getpid()) {
   std::memcpy(temporary_path_, temporary.c_str(), temporary.size() + 1);
 }
 
-bool ErrorFile::write(std::string_view message, std::string_view heading,
+bool ErrorFile::write(std::string_view message, std::string_view heading, std::optional<Errc> code,
                       void (*write_stack)(int fd)) noexcept {
   if (path_[0] == '\0' || process_ != ::getpid() || is_written_.test_and_set()) return false;
   // Does not follow links, which another user may have created.
@@ -117,6 +117,10 @@ bool ErrorFile::write(std::string_view message, std::string_view heading,
   write_stack_escaped(writer, write_stack);
   writer.raw("\", \"timestamp\": \"");
   writer.decimal(::time(nullptr));
+  if (code) {
+    writer.raw("\", \"code\": \"");
+    writer.raw(to_string(*code));
+  }
   writer.raw("\"}}}\n");
   const bool is_complete = writer.finish();
   ::close(fd);

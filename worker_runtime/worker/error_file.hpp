@@ -1,11 +1,15 @@
 // The file in which a worker that fails says why, for the agent's report; its form is
 // torchelastic's:
-// {"message": {"message": TEXT, "extraInfo": {"py_callstack": TEXT, "timestamp": "SECONDS"}}}.
+// {"message": {"message": TEXT, "extraInfo": {"py_callstack": TEXT, "timestamp": "SECONDS"}}}
+// with "code": ERRC in "extraInfo" for an Error.
 // Everything is prepared at start, so that writing needs no memory and is safe in a signal handler.
 #pragma once
 
+#include <ddprun/error.hpp>
+
 #include <atomic>
 #include <climits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
@@ -20,7 +24,7 @@ class ErrorFile {
   /// Writes to a temporary file and renames it. The first call wins; later calls do nothing. The
   /// call stack consists of `heading` and the output of `write_stack` to a descriptor.
   /// Async-signal-safe if `write_stack` is. Returns false if this call has not written the file.
-  bool write(std::string_view message, std::string_view heading,
+  bool write(std::string_view message, std::string_view heading, std::optional<Errc> code,
              void (*write_stack)(int fd)) noexcept;
 
  private:

@@ -1,7 +1,6 @@
 #include "worker_runtime/worker/failure_report.hpp"
 
 #include "worker_runtime/worker/error_file.hpp"
-#include <ddprun/error.hpp>
 
 #include <cxxabi.h>
 
@@ -70,7 +69,7 @@ void handle_fatal_signal(int signal, siginfo_t* information, void*) {
     std::strcat(message, " at address 0x");
     append_hexadecimal(message, reinterpret_cast<std::uintptr_t>(information->si_addr));
   }
-  open_file->write(message, message, write_backtrace);
+  open_file->write(message, message, {}, write_backtrace);
   ::raise(signal);
 }
 
@@ -79,7 +78,7 @@ void handle_fatal_signal(int signal, siginfo_t* information, void*) {
   const Failure described = failure ? describe(failure) : Failure();
   const std::string message = failure ? "uncaught exception: " + described.message
                                       : std::string("std::terminate was called");
-  const bool is_kept = open_file->write(message, message, write_backtrace);
+  const bool is_kept = open_file->write(message, message, described.code, write_backtrace);
   std::fprintf(stderr, "error: %s\n", message.c_str());
   if (!is_kept && !described.backtrace.empty())
     std::fprintf(stderr, "%s\n", described.backtrace.c_str());
@@ -124,14 +123,15 @@ Failure describe(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
-    auto [message, backtrace] = without_backtrace(error.what());
+    auto described = without_backtrace(error.what());
+    if (const auto* own = dynamic_cast<const Error*>(&error)) described.code = own->code();
     // The type of a plain Error adds nothing to its message.
-    if (typeid(error) == typeid(Error)) return {std::move(message), std::move(backtrace)};
+    if (typeid(error) == typeid(Error)) return described;
     int status = 0;
     const std::unique_ptr<char, decltype(&std::free)> name(
         abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status), &std::free);
-    return {std::string(name ? name.get() : typeid(error).name()) + ": " + message,
-            std::move(backtrace)};
+    described.message.insert(0, std::string(name ? name.get() : typeid(error).name()) + ": ");
+    return described;
   } catch (...) {
     return {"exception of an unknown type"};
   }
@@ -139,7 +139,8 @@ Failure describe(const std::exception_ptr& failure) {
 
 bool report_failure(const Failure& failure) noexcept {
   const auto& stack = failure.backtrace.empty() ? failure.message : failure.backtrace;
-  return open_file != nullptr && open_file->write(failure.message, stack, write_nothing);
+  return open_file != nullptr &&
+         open_file->write(failure.message, stack, failure.code, write_nothing);
 }
 
 }  // namespace ddprun::worker

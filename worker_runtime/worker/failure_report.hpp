@@ -3,7 +3,10 @@
 // are process-wide.
 #pragma once
 
+#include <ddprun/error.hpp>
+
 #include <exception>
+#include <optional>
 #include <string>
 
 namespace ddprun::worker {
@@ -16,6 +19,7 @@ struct Failure {
   std::string message;
   /// Backtrace at the end of the exception's text, as of LibTorch; empty if missing.
   std::string backtrace = {};
+  std::optional<Errc> code = {};  ///< of an Error
 };
 
 Failure describe(const std::exception_ptr& failure);

@@ -3,8 +3,10 @@
 // Any thread may use it.
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace ddprun {
 
@@ -24,6 +26,9 @@ enum class Errc {
 
 /// The name of `code` as it stands in logs and events, e.g. "timeout".
 const char* to_string(Errc code) noexcept;
+
+/// Returns the code with this name; nullopt if there is no such code.
+std::optional<Errc> errc_named(std::string_view name) noexcept;
 
 /// A failure, with a message written for the operator: the thing, what happened, the limit or a
 /// hint.
