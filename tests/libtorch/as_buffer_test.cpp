@@ -11,7 +11,7 @@ using ddprun::torch::as_buffer;
 using ddprun::torch::as_copied_buffer;
 
 TEST_SUITE("tensors as buffers") {
-  TEST_CASE("a tensor's memory is seen as it is, in any memory format") {
+  TEST_CASE("as_buffer: a tensor's memory is used in any memory format") {
     const auto tensor = torch::ones({2, 3, 4, 5}, torch::kFloat64);
     for (const auto& laid_out : {tensor, tensor.to(torch::MemoryFormat::ChannelsLast)}) {
       const auto buffer = as_buffer(laid_out);
@@ -21,7 +21,7 @@ TEST_SUITE("tensors as buffers") {
     }
   }
 
-  TEST_CASE("types that collectives cannot combine can still be copied, as bytes") {
+  TEST_CASE("as_buffer: types that collectives cannot reduce are copied as bytes") {
     const auto tensor = torch::zeros({3}, torch::kComplexFloat);
     CHECK_THROWS_WITH_AS(
         as_buffer(tensor, "parameter \"p\""),
@@ -31,7 +31,7 @@ TEST_SUITE("tensors as buffers") {
     CHECK(buffer.elements == 24);
   }
 
-  TEST_CASE("a tensor without memory of its own for each element is refused") {
+  TEST_CASE("as_buffer: a tensor with gaps or shared elements is rejected") {
     const auto tensor = torch::zeros({4, 4});
     CHECK_THROWS_WITH_AS(as_buffer(tensor.slice(1, 0, 2), "x"),
                          "x has gaps or elements that share memory: make it contiguous() first",

@@ -101,7 +101,7 @@ struct Run {
 }  // namespace
 
 TEST_SUITE("LibTorch's checkpoint example") {
-  TEST_CASE("after failures the parameters are those of an undisturbed run, bit for bit") {
+  TEST_CASE("checkpoint example: failures do not change a bit of the parameters") {
     const ddprun::test::TemporaryFolder folder;
     Run undisturbed;
     undisturbed.train_in({folder / "undisturbed", folder / "undisturbed"});
@@ -123,7 +123,7 @@ TEST_SUITE("LibTorch's checkpoint example") {
     }
   }
 
-  TEST_CASE("workers that do not see the same checkpoints say so rather than part") {
+  TEST_CASE("checkpoint example: workers with different checkpoints fail instead of diverging") {
     const ddprun::test::TemporaryFolder folder;
     Run saved;
     saved.train_in({folder / "run", folder / "run"});
@@ -133,7 +133,7 @@ TEST_SUITE("LibTorch's checkpoint example") {
     CHECK(parted.taken[0] == 0);
   }
 
-  TEST_CASE("the documentation shows the example that is compiled here") {
+  TEST_CASE("checkpoint example: the documentation shows the compiled example") {
     const auto here = ddprun::test::code_compiled_in("tests/libtorch/checkpoint_example_test.cpp");
     const auto shown = ddprun::test::code_shown_in("docs/libtorch.md");
     CHECK_FALSE(here.empty());

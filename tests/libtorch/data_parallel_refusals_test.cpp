@@ -21,7 +21,7 @@ using Batch = ddprun::test::RowBatch;
 using Net = ddprun::test::NormedNet;
 
 TEST_SUITE("data parallel refusals") {
-  TEST_CASE("a module that has got a layer since its replicas were made is refused") {
+  TEST_CASE("data parallel: a module with a layer added after the replicas is rejected") {
     torch::nn::Sequential net(torch::nn::Linear(2, 2));
     DataParallel<torch::nn::Sequential> parallel(net, replicas(2));
     net->push_back(torch::nn::Linear(2, 2));
@@ -31,14 +31,14 @@ TEST_SUITE("data parallel refusals") {
       CHECK(said.find("the module has got or lost parameters or buffers") != std::string::npos);
   }
 
-  TEST_CASE("replicas that have a parameter in common are refused") {
+  TEST_CASE("data parallel: replicas that share a parameter are rejected") {
     const Net net;
     CHECK(describe_failure([&] {
             DataParallel<Net>(net, replicas(2), [&] { return net; });
           }).find("two replicas share a parameter or buffer") != std::string::npos);
   }
 
-  TEST_CASE("a copy that shares parameters otherwise is refused") {
+  TEST_CASE("data parallel: a copy with different parameter sharing is rejected") {
     struct PairImpl : torch::nn::Module {
       explicit PairImpl(bool is_tied) {
         const torch::nn::Linear layer(6, 6);
@@ -54,7 +54,7 @@ TEST_SUITE("data parallel refusals") {
           std::string::npos);
   }
 
-  TEST_CASE("what does not fit is refused in words, and a replica's exception is heard") {
+  TEST_CASE("data parallel: invalid input is rejected and a replica's exception thrown") {
     const Batch batch = make_rows(4);
     CHECK(describe_failure([] { DataParallel<Net>(make_net(), {}); }) ==
           "usage: DataParallel: there are no devices");

@@ -29,7 +29,9 @@ using Batch = ddprun::test::RowBatch;
 using Net = ddprun::test::NormedNet;
 
 TEST_SUITE("data parallel module") {
-  TEST_CASE("gradients and loss of any number of replicas are the module's own") {
+  TEST_CASE(
+      "data parallel: gradients and loss equal those of the module for any number of "
+      "replicas") {
     for (const std::int64_t rows : {12, 7, 2}) {
       const Batch batch = make_rows(rows);
       Net alone = make_net();
@@ -47,7 +49,7 @@ TEST_SUITE("data parallel module") {
     }
   }
 
-  TEST_CASE("an optimizer of the module's parameters trains all replicas") {
+  TEST_CASE("data parallel: an optimizer of the module's parameters trains all replicas") {
     const Batch batch = make_rows(12);
     const auto train = [&](int count) {
       DataParallel<Net> parallel(make_net(), replicas(count));
@@ -65,7 +67,7 @@ TEST_SUITE("data parallel module") {
     CHECK(train(4) == doctest::Approx(alone).epsilon(1e-5));
   }
 
-  TEST_CASE("gradients are added to those that are there") {
+  TEST_CASE("data parallel: gradients are added to existing ones") {
     const Batch batch = make_rows(12);
     DataParallel<Net> parallel(make_net(), replicas(2));
     parallel.train(batch.input, batch.target, mean_loss);
@@ -74,7 +76,7 @@ TEST_SUITE("data parallel module") {
     check_close(gradients_of(parallel.module()), 2 * once);
   }
 
-  TEST_CASE("the next step's gradients lie in the last one's memory, if the program has let go") {
+  TEST_CASE("data parallel: gradient memory is reused if the program has released it") {
     const Batch batch = make_rows(12);
     DataParallel<Net> parallel(make_net(), replicas(2));
     at::Tensor& gradient = parallel.module()->first->weight.mutable_grad();
@@ -95,7 +97,7 @@ TEST_SUITE("data parallel module") {
     CHECK(!gradient.equal(values));
   }
 
-  TEST_CASE("gradients that the program has put there stay where they are") {
+  TEST_CASE("data parallel: gradients set by the program keep their memory") {
     const Batch batch = make_rows(12);
     DataParallel<Net> parallel(make_net(), replicas(2));
     torch::nn::Linear& layer = parallel.module()->first;
@@ -116,7 +118,7 @@ TEST_SUITE("data parallel module") {
     check_close(layer->weight.grad(), once);
   }
 
-  TEST_CASE("a graph of gradients of the program's own is left alone") {
+  TEST_CASE("data parallel: a gradient graph of the program is unchanged") {
     const Batch batch = make_rows(12);
     DataParallel<Net> parallel(make_net(), replicas(2));
     parallel.train(batch.input, batch.target, mean_loss);
@@ -128,7 +130,7 @@ TEST_SUITE("data parallel module") {
     for (auto& parameter : parallel.module()->parameters()) parameter.mutable_grad().reset();
   }
 
-  TEST_CASE("parameters with unusual gradients have those of the undivided module") {
+  TEST_CASE("data parallel: unusual gradients equal those of the undivided module") {
     struct UnusualImpl : torch::nn::Module {
       UnusualImpl() {
         torch::manual_seed(3);
@@ -183,7 +185,7 @@ TEST_SUITE("data parallel module") {
     check(2, false, true);
   }
 
-  TEST_CASE("a replica computes in the state of the thread that calls it") {
+  TEST_CASE("data parallel: a replica uses the thread state of the caller") {
     struct Note : c10::DebugInfoBase {};
     struct ListenerImpl : torch::nn::Module {
       ListenerImpl() { weight = register_parameter("weight", torch::ones({1})); }
@@ -206,7 +208,7 @@ TEST_SUITE("data parallel module") {
     for (const auto& module : made) CHECK(module->heard == 2);
   }
 
-  TEST_CASE("a parameter has a gradient if the rows of any replica have used it") {
+  TEST_CASE("data parallel: a parameter has a gradient if any replica used it") {
     struct ChoosingImpl : torch::nn::Module {
       ChoosingImpl() {
         for (const char* name : {"first", "second", "third"})
@@ -237,7 +239,7 @@ TEST_SUITE("data parallel module") {
     }
   }
 
-  TEST_CASE("buffers are the first replica's, as in PyTorch") {
+  TEST_CASE("data parallel: buffers are those of the first replica like in PyTorch") {
     const Batch batch = make_rows(12);
     Net alone = make_net();
     Net net = make_net();
@@ -250,7 +252,7 @@ TEST_SUITE("data parallel module") {
     check_close(net->norm->running_var, alone->norm->running_var);
   }
 
-  TEST_CASE("a module that is given another type later is so in all replicas") {
+  TEST_CASE("data parallel: a later type conversion applies to all replicas") {
     const Batch batch = make_rows(12);
     Net net = make_net();
     net->has_norm = true;
@@ -266,7 +268,7 @@ TEST_SUITE("data parallel module") {
     check_close(parallel.forward(input), net->forward(input).detach());
   }
 
-  TEST_CASE("a part of the module that evaluates does so in all replicas") {
+  TEST_CASE("data parallel: an evaluating submodule evaluates in all replicas") {
     const Batch batch = make_rows(12);
     Net net = make_net();
     net->has_norm = true;
@@ -281,7 +283,7 @@ TEST_SUITE("data parallel module") {
     check_close(gradients_of(net), gradients_of(alone));
   }
 
-  TEST_CASE("what LibTorch may compute with is shared out, and this thread keeps its own") {
+  TEST_CASE("data parallel: LibTorch's threads are divided among replicas") {
     const int before = torch::get_num_threads();
     torch::set_num_threads(2);
     DataParallelOptions options = replicas(2);
@@ -299,7 +301,7 @@ TEST_SUITE("data parallel module") {
     torch::set_num_threads(before);
   }
 
-  TEST_CASE("modules that cannot be cloned are made by a function") {
+  TEST_CASE("data parallel: a function creates modules that cannot be cloned") {
     const Batch batch = make_rows(4);
     torch::nn::Sequential model(torch::nn::Linear(6, 3));
     DataParallel<torch::nn::Sequential> parallel(

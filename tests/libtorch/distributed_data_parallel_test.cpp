@@ -54,7 +54,7 @@ struct LastFirst : torch::nn::Module {
 }  // namespace
 
 TEST_SUITE("distributed data parallel") {
-  TEST_CASE("the gradients of any number of workers are those of one on the joined batch") {
+  TEST_CASE("DDP: gradients of any number of workers equal those of the joined batch") {
     const auto batch = make_batch(24);
     const auto expected = gradients_alone(batch);
     for (const int ranks : {1, 2, 3, 4}) {
@@ -68,7 +68,7 @@ TEST_SUITE("distributed data parallel") {
     }
   }
 
-  TEST_CASE("all workers begin with the parameters and buffers of rank 0") {
+  TEST_CASE("DDP: all workers start with rank 0's parameters and buffers") {
     std::vector<torch::nn::BatchNorm1d> norms;
     for (int rank = 0; rank < 3; ++rank) {
       norms.emplace_back(torch::nn::BatchNormOptions(4));
@@ -85,7 +85,7 @@ TEST_SUITE("distributed data parallel") {
     });
   }
 
-  TEST_CASE("a module may be an object, a holder or a shared pointer") {
+  TEST_CASE("DDP: a module can be an object or holder or shared pointer") {
     run_ranks(2, [&](ProcessGroup& group) {
       const auto input = torch::tensor({1.0F, 2.0F}) * (group.rank() + 1);
       Odd object;
@@ -107,7 +107,7 @@ TEST_SUITE("distributed data parallel") {
     });
   }
 
-  TEST_CASE("gradients lie in the buckets, however they were zeroed") {
+  TEST_CASE("DDP: gradients stay in the buckets after any way of zeroing") {
     const auto batch = make_batch(8);
     const auto expected = gradients_alone(batch);
     auto nets = make_nets(2);
@@ -133,7 +133,7 @@ TEST_SUITE("distributed data parallel") {
     });
   }
 
-  TEST_CASE("without synchronisation gradients add up, and are averaged with the next ones") {
+  TEST_CASE("DDP: unsynchronised gradients accumulate and are averaged later") {
     const auto batch = make_batch(16);
     const auto first = gradients_alone(batch.part(0, 2));
     const auto second = gradients_alone(batch.part(1, 2));
@@ -158,7 +158,7 @@ TEST_SUITE("distributed data parallel") {
     });
   }
 
-  TEST_CASE("several forward passes before a backward pass, and several backward passes, count") {
+  TEST_CASE("DDP: several forward and backward passes per step count") {
     const auto batch = make_batch(16);
     const auto first = gradients_alone(batch.part(0, 2));
     const auto second = gradients_alone(batch.part(1, 2));
@@ -188,7 +188,7 @@ TEST_SUITE("distributed data parallel") {
     });
   }
 
-  TEST_CASE("buckets are filled anew in the observed order, and gradients go on lying in them") {
+  TEST_CASE("DDP: gradients stay in rebuilt buckets") {
     run_ranks(2, [&](ProcessGroup& group) {
       auto options = ddprun::torch::ddp_defaults();
       options.rebuild_buckets = true;
@@ -207,7 +207,7 @@ TEST_SUITE("distributed data parallel") {
     });
   }
 
-  TEST_CASE("a gradient that the program keeps outlives its bucket and the reducer") {
+  TEST_CASE("DDP: a gradient kept by the program outlives bucket and reducer") {
     std::vector<LastFirst> modules(2);
     std::vector<torch::Tensor> kept(2);
     run_ranks(2, [&](ProcessGroup& group) {
@@ -231,7 +231,7 @@ TEST_SUITE("distributed data parallel") {
     for (const auto& gradient : kept) CHECK(gradient.item<float>() == 4);
   }
 
-  TEST_CASE("gradients are there, and told of, after synchronise()") {
+  TEST_CASE("DDP: gradients are available after synchronise()") {
     auto nets = make_nets(2);
     const auto batch = make_batch(8);
     const auto expected = gradients_alone(batch);
@@ -245,7 +245,7 @@ TEST_SUITE("distributed data parallel") {
     });
   }
 
-  TEST_CASE("post-local SGD before its start step gives the average") {
+  TEST_CASE("DDP: post-local SGD averages globally before its start step") {
     const auto batch = make_batch(8);
     const auto expected = gradients_alone(batch);
     auto nets = make_nets(2);
@@ -262,7 +262,7 @@ TEST_SUITE("distributed data parallel") {
     });
   }
 
-  TEST_CASE("a bucket hook takes the place of the all-reduce") {
+  TEST_CASE("DDP: a bucket hook replaces the all-reduce") {
     const auto batch = make_batch(8);
     const auto expected = gradients_alone(batch);
     auto nets = make_nets(2);

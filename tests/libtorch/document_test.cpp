@@ -33,14 +33,14 @@ const std::string kFolder = "tests/scenario/libtorch_consumer/";
 }  // namespace
 
 TEST_SUITE("LibTorch's document") {
-  TEST_CASE("the program and its CMakeLists.txt are those that a test builds and runs") {
+  TEST_CASE("LibTorch document: shows the program and CMakeLists.txt that a test builds") {
     CHECK(ddprun::test::code_shown_in("docs/libtorch.md")
               .find(ddprun::test::read_source(kFolder + "together.cpp")) == 0);
     CHECK(block_in("docs/libtorch.md", "cmake") ==
           ddprun::test::read_source(kFolder + "CMakeLists.txt"));
   }
 
-  TEST_CASE("six lines of a program for a single process were changed, those that are shown") {
+  TEST_CASE("LibTorch document: marks the six lines that differ from a single process") {
     const auto alone = lines_of(ddprun::test::read_source(kFolder + "alone.cpp"));
     std::string changed;
     int count = 0;

@@ -65,7 +65,7 @@ struct Diary : torch::nn::Module {
 }  // namespace
 
 TEST_SUITE("modules' sections of checkpoints") {
-  TEST_CASE("a module does not take what is of a larger or smaller one") {
+  TEST_CASE("module sections: a larger or smaller module's section is rejected") {
     Sequential two(Linear(2, 3), Linear(3, 2));
     Sequential one(Linear(2, 3));
     CHECK(refusal(with_module(*two), *one) ==
@@ -76,7 +76,7 @@ TEST_SUITE("modules' sections of checkpoints") {
           "more");
   }
 
-  TEST_CASE("a module does not take a tensor that it has left out") {
+  TEST_CASE("module sections: a tensor that the module omits is rejected") {
     Linear with_bias(2, 3);
     Linear without(LinearOptions(2, 3).bias(false));
     CHECK(refusal(with_module(*with_bias), *without) ==
@@ -86,7 +86,7 @@ TEST_SUITE("modules' sections of checkpoints") {
           "usage: checkpoint section \"net\" lacks \"bias\" of the module, Float[3]");
   }
 
-  TEST_CASE("a module does not take tensors of other shapes or types") {
+  TEST_CASE("module sections: other shapes and types are rejected") {
     Linear small(3, 2);
     Linear large(3, 4);
     CHECK(refusal(with_module(*small), *large) ==
@@ -105,7 +105,7 @@ TEST_SUITE("modules' sections of checkpoints") {
           "more");
   }
 
-  TEST_CASE("what is no module's is not taken by one") {
+  TEST_CASE("module sections: sections that are not LibTorch's are rejected") {
     Linear layer(3, 2);
     Checkpoint checkpoint;
     CHECK(refusal(checkpoint, *layer) == "usage: checkpoint section \"net\" is missing");
@@ -119,7 +119,7 @@ TEST_SUITE("modules' sections of checkpoints") {
           "more");
   }
 
-  TEST_CASE("what a module neither writes nor reads is not asked for") {
+  TEST_CASE("module sections: data neither saved nor loaded is not required") {
     const auto make = [] {
       Sequential net(Linear(2, 3), torch::nn::Functional(torch::relu),
                      torch::nn::BatchNorm1d(torch::nn::BatchNorm1dOptions(3).affine(false)));
@@ -132,7 +132,7 @@ TEST_SUITE("modules' sections of checkpoints") {
     CHECK(loaded[0]->as<Linear>()->weight.equal(saved[0]->as<Linear>()->weight));
   }
 
-  TEST_CASE("a module's own save() may have more to say, and other things each time") {
+  TEST_CASE("module sections: a custom save() can write more and vary") {
     Diary full(3);
     Diary empty(1);
     get_module(with_module(full), "net", empty);

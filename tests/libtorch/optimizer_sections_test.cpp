@@ -126,7 +126,7 @@ std::string refusal(const Checkpoint& checkpoint, torch::optim::Optimizer& optim
 }  // namespace
 
 TEST_SUITE("optimizers' sections of checkpoints") {
-  TEST_CASE("an optimizer does not take the state of other parameters") {
+  TEST_CASE("optimizer sections: state of other parameters is rejected") {
     Linear layer(3, 2);
     torch::optim::Adam saved(layer->parameters());
     const auto checkpoint = with_optimizer(saved);
@@ -152,7 +152,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
           "2");
   }
 
-  TEST_CASE("a parameter that is a single number has state of its own shape and type") {
+  TEST_CASE("optimizer sections: a scalar parameter has state of its shape and type") {
     const auto number = [](torch::ScalarType type) { return torch::ones({}, type); };
     torch::optim::Adam saved({number(torch::kFloat)});
     const auto checkpoint = with_optimizer(saved);
@@ -169,7 +169,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     CHECK(again.state().size() == 1);
   }
 
-  TEST_CASE("an optimizer does not take the state of another kind") {
+  TEST_CASE("optimizer sections: state of another kind is rejected") {
     Linear layer(3, 2);
     torch::optim::SGD sgd(layer->parameters(), momentum());
     torch::optim::Adam adam(layer->parameters());
@@ -191,7 +191,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
           "usage: checkpoint section \"optimizer\" is not of an optimizer");
   }
 
-  TEST_CASE("options that another LibTorch has are no reason to refuse a kind that was written") {
+  TEST_CASE("optimizer sections: unknown options of another LibTorch are accepted") {
     torch::optim::SGD optimizer({torch::ones({2})}, momentum());
     CHECK(refusal(SgdSection{.further_option = "fused", .is_named = false}.write(), optimizer)
               .find("of an optimizer with the options dampening, fused, lr,") != std::string::npos);
@@ -199,7 +199,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     CHECK(optimizer.state().size() == 1);
   }
 
-  TEST_CASE("an optimizer does not take keys of state that this LibTorch misreads") {
+  TEST_CASE("optimizer sections: keys that this LibTorch misreads are rejected") {
     // Old versions take them as they are, new ones as numbers.
     using States = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
     constexpr bool takes_words = std::is_same_v<States::key_type, std::string>;
@@ -228,13 +228,13 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     CHECK(is_refused == !takes_words);
   }
 
-  TEST_CASE("what an optimizer's own load() throws is told as the section's") {
+  TEST_CASE("optimizer sections: exceptions of load() are reported for the section") {
     Misreader optimizer({torch::ones({2})}, momentum());
     CHECK(refusal(SgdSection().write(), optimizer) ==
           "usage: checkpoint section \"optimizer\" is of something else: stoull");
   }
 
-  TEST_CASE("every kind of optimizer goes on from its section, and from one of LibTorch's own") {
+  TEST_CASE("optimizer sections: every kind resumes from its section and from LibTorch's own") {
     using Make = std::function<std::unique_ptr<torch::optim::Optimizer>(const Linear&)>;
     const std::vector<Make> kinds = {
         [](const Linear& layer) {
@@ -269,7 +269,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     }
   }
 
-  TEST_CASE("an optimizer that has gone on goes back to what it was, if that was nothing, too") {
+  TEST_CASE("optimizer sections: a used optimizer can be restored to any state") {
     Linear layer(3, 2);
     torch::optim::SGD optimizer(layer->parameters(), momentum());
     Checkpoint checkpoint;
@@ -280,7 +280,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     CHECK(optimizer.state().empty());
   }
 
-  TEST_CASE("an optimizer does not take state without what its options need") {
+  TEST_CASE("optimizer sections: state required by options is required") {
     Linear layer(3, 2);
     const auto adam = [&](bool has_maxima) {
       return torch::optim::Adam(layer->parameters(),
@@ -301,7 +301,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     take_step(again);
   }
 
-  TEST_CASE("an LBFGS that has taken a step is refused in words, or written") {
+  TEST_CASE("optimizer sections: a used LBFGS is written or rejected with a message") {
     Linear layer(3, 2);
     torch::optim::LBFGS optimizer(layer->parameters());
     Checkpoint checkpoint;
@@ -317,7 +317,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     CHECK(again.state().empty());
   }
 
-  TEST_CASE("an LBFGS goes on from state of all its parameters together, of no others") {
+  TEST_CASE("optimizer sections: LBFGS resumes only from state of exactly its parameters") {
     Linear layer(3, 2);
     torch::optim::LBFGS optimizer(layer->parameters());
     take_step(optimizer, layer);
@@ -340,7 +340,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     CHECK(again->weight.equal(layer->weight));
   }
 
-  TEST_CASE("what programs in other processes have put is the same, byte for byte") {
+  TEST_CASE("optimizer sections: sections written by other processes are equal byte for byte") {
     const auto write = [] {
       torch::manual_seed(3);
       ddprun::test::Net net(1);

@@ -103,7 +103,7 @@ void check_close(const torch::Tensor& a, const torch::Tensor& b) {
 }  // namespace
 
 TEST_SUITE("pipeline") {
-  TEST_CASE("the gradients of any number of stages and micro-batches are those of one piece") {
+  TEST_CASE("pipeline: gradients of any stages and micro-batches equal those of one module") {
     const Batch batch = make_batch(11);
     for (const int stages : {1, 2, 4}) {
       const auto [expected, expected_loss] = undivided({batch}, stages);
@@ -131,7 +131,7 @@ TEST_SUITE("pipeline") {
     }
   }
 
-  TEST_CASE("replicas of a pipeline average their gradients stage by stage") {
+  TEST_CASE("pipeline: replicas average their gradients per stage") {
     constexpr int kStages = 2;
     const std::vector<Batch> batches{make_batch(21), make_batch(22)};
     const auto expected = undivided(batches, kStages).first;
@@ -153,7 +153,7 @@ TEST_SUITE("pipeline") {
     }
   }
 
-  TEST_CASE("a first stage that has nothing to learn hands on what it makes") {
+  TEST_CASE("pipeline: a first stage without parameters forwards its output") {
     const Batch batch = make_batch(71);
     const auto [expected, loss] = undivided({batch}, 2);
     run_ranks(2, [&](ProcessGroup& group) {
@@ -168,7 +168,7 @@ TEST_SUITE("pipeline") {
     });
   }
 
-  TEST_CASE("batches of which the reducer is told not to average are added up") {
+  TEST_CASE("pipeline: unsynchronised batches accumulate") {
     const Batch batch = make_batch(72);
     const auto [expected, loss] = undivided({batch}, 1);
     run_ranks(2, [&](ProcessGroup& group) {
@@ -192,7 +192,7 @@ TEST_SUITE("pipeline") {
     });
   }
 
-  TEST_CASE("replicas begin each batch with the buffers of the first") {
+  TEST_CASE("pipeline: replicas start each batch with the first one's buffers") {
     run_ranks(4, [&](ProcessGroup& workers) {
       auto groups = ddprun::make_pipeline_groups(workers, 2);
       torch::nn::BatchNorm1d norm(6);
@@ -214,7 +214,7 @@ TEST_SUITE("pipeline") {
     });
   }
 
-  TEST_CASE("a stage that fails ends the other stages and replicas, whatever it throws") {
+  TEST_CASE("pipeline: a failed stage ends all stages and replicas") {
     const Batch batch = make_batch(61);
     struct Row {
       std::function<void()> fail;
@@ -256,7 +256,7 @@ TEST_SUITE("pipeline") {
     }
   }
 
-  TEST_CASE("the output of the stages is that of one piece") {
+  TEST_CASE("pipeline: the output of the stages equals that of one module") {
     const Batch batch = make_batch(31);
     torch::Tensor expected = batch.input;
     for (int stage = 0; stage < 2; ++stage) expected = make_stage(stage, 2)->forward(expected);
@@ -268,7 +268,7 @@ TEST_SUITE("pipeline") {
     });
   }
 
-  TEST_CASE("what does not fit is refused in words") {
+  TEST_CASE("pipeline: invalid input is rejected with a message") {
     const Batch batch = make_batch(41);
     const auto said = [&](const PipelineBatch& wrong, std::int64_t split) {
       const auto group = ProcessGroup::create_in_process(1).front();
@@ -287,7 +287,7 @@ TEST_SUITE("pipeline") {
     CHECK(said({kRows, batch.input, batch.target}, -1) == begin + "split_size is -1");
   }
 
-  TEST_CASE("stages that split a batch differently are told so") {
+  TEST_CASE("pipeline: stages that split a batch differently get an error") {
     const Batch batch = make_batch(51);
     run_ranks(2, [&](ProcessGroup& group) {
       Pipeline pipeline(forward_of(make_stage(group.rank(), 2)), group,
@@ -305,7 +305,7 @@ TEST_SUITE("pipeline") {
     });
   }
 
-  TEST_CASE("a stage whose output does not use its input is refused") {
+  TEST_CASE("pipeline: a stage whose output does not depend on its input is rejected") {
     const Batch batch = make_batch(61);
     run_ranks(2, [&](ProcessGroup& group) {
       Sequential model = make_stage(group.rank(), 2);

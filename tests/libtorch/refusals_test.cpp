@@ -48,7 +48,7 @@ struct Thrower : torch::autograd::Function<Thrower> {
 }  // namespace
 
 TEST_SUITE("refusals") {
-  TEST_CASE("ranks with different modules are told which tensor differs first") {
+  TEST_CASE("DDP: the first tensor that differs between ranks is reported") {
     const auto check = [](const std::function<torch::nn::Sequential(int rank)>& make,
                           const std::string& expected) {
       run_ranks(3, [&](ProcessGroup& group) {
@@ -87,7 +87,7 @@ TEST_SUITE("refusals") {
         "rank 1 has parameter \"1.weight\", which rank 0 lacks");
   }
 
-  TEST_CASE("ranks with different memory formats are told so, though all sizes are the same") {
+  TEST_CASE("DDP: different memory formats on ranks are reported") {
     run_ranks(2, [](ProcessGroup& group) {
       torch::nn::Conv2d layer(torch::nn::Conv2dOptions(3, 3, 3).bias(false));
       if (group.rank() == 1)
@@ -98,7 +98,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("ranks with different options are told so in the name of what they have made") {
+  TEST_CASE("DDP: different options on ranks are reported with the object's name") {
     auto nets = make_nets(2);
     run_ranks(2, [&](ProcessGroup& group) {
       auto options = ddprun::torch::ddp_defaults();
@@ -109,7 +109,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("a module that is not there is refused") {
+  TEST_CASE("DDP: a null module is rejected") {
     run_ranks(1, [](ProcessGroup& group) {
       const std::string expected = "DistributedDataParallel: the module holder or pointer is empty";
       CHECK(message_of([&] { DistributedDataParallel model(Net(nullptr), group); }) == expected);
@@ -118,7 +118,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("a module without anything to average is refused") {
+  TEST_CASE("DDP: a module with nothing to average is rejected") {
     run_ranks(1, [](ProcessGroup& group) {
       torch::nn::ReLU nothing;
       CHECK(message_of([&] { DistributedDataParallel model(nothing, group); }) ==
@@ -127,7 +127,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("a parameter without gradient is named, with the option that allows it") {
+  TEST_CASE("DDP: a parameter without gradient is named with the option that allows it") {
     auto nets = make_nets(2);
     run_ranks(2, [&](ProcessGroup& group) {
       DistributedDataParallel model(of(nets, group), group);
@@ -142,7 +142,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("sparse gradients are refused with the name of their parameter") {
+  TEST_CASE("DDP: sparse gradients are rejected with the parameter") {
     run_ranks(1, [](ProcessGroup& group) {
       torch::nn::Embedding words(torch::nn::EmbeddingOptions(10, 3).sparse(true));
       DistributedDataParallel model(words, group);
@@ -153,7 +153,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("sparse parameters are refused with their name, however many ranks there are") {
+  TEST_CASE("DDP: sparse parameters are rejected for any number of ranks") {
     run_ranks(2, [](ProcessGroup& group) {
       const auto table = torch::ones({2, 2});
       for (const auto& sparse : {table.to_sparse(), table.to_sparse_csr()}) {
@@ -165,7 +165,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("a graph of gradients is refused in backward(), and made by grad()") {
+  TEST_CASE("DDP: create_graph is rejected in backward() and supported by grad()") {
     auto nets = make_nets(1);
     run_ranks(1, [&](ProcessGroup& group) {
       Net& net = of(nets, group);
@@ -183,7 +183,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("an exception in a backward pass ends the others' and is not passed over") {
+  TEST_CASE("DDP: an exception in a backward pass ends all ranks and is thrown") {
     auto nets = make_nets(2);
     const auto batch = make_batch(4);
     run_ranks(2, [&](ProcessGroup& group) {
@@ -205,7 +205,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("parameters that were moved after they were wrapped are named") {
+  TEST_CASE("DDP: parameters moved after wrapping are named") {
     auto nets = make_nets(1);
     run_ranks(1, [&](ProcessGroup& group) {
       DistributedDataParallel model(of(nets, group), group);
@@ -218,7 +218,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("parameters that were moved to and fro are named, as nobody hears of their gradients") {
+  TEST_CASE("DDP: parameters moved twice after wrapping are named") {
     auto nets = make_nets(1);
     run_ranks(1, [&](ProcessGroup& group) {
       DistributedDataParallel model(of(nets, group), group);
@@ -234,7 +234,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("parameters that began to require a gradient after they were wrapped are named") {
+  TEST_CASE("DDP: parameters that require a gradient only after wrapping are named") {
     auto nets = make_nets(1);
     run_ranks(1, [&](ProcessGroup& group) {
       of(nets, group)->first->weight.requires_grad_(false);
@@ -249,7 +249,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("parameters that were frozen after they were wrapped are named") {
+  TEST_CASE("DDP: parameters frozen after wrapping are named") {
     auto nets = make_nets(1);
     run_ranks(1, [&](ProcessGroup& group) {
       DistributedDataParallel model(of(nets, group), group);
@@ -262,7 +262,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("a layer that was replaced after it was wrapped is not taken for an unused one") {
+  TEST_CASE("DDP: a layer replaced after wrapping does not count as unused") {
     run_ranks(1, [&](ProcessGroup& group) {
       torch::nn::Sequential net(torch::nn::Linear(2, 2));
       DistributedDataParallel model(net, group);
@@ -275,7 +275,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("a module that has got or lost tensors since it was wrapped is refused") {
+  TEST_CASE("DDP: a module whose tensors changed after wrapping is rejected") {
     run_ranks(1, [&](ProcessGroup& group) {
       torch::nn::Sequential net(torch::nn::Linear(2, 2));
       DistributedDataParallel model(net, group);
@@ -298,7 +298,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("buffers that were moved after they were wrapped are named") {
+  TEST_CASE("DDP: buffers moved after wrapping are named") {
     run_ranks(1, [](ProcessGroup& group) {
       torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(1));
       DistributedDataParallel model(norm, group);
@@ -311,7 +311,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("forward passes within and without no_sync do not share a backward pass") {
+  TEST_CASE("DDP: one backward pass cannot mix forward passes inside and outside no_sync") {
     auto nets = make_nets(1);
     run_ranks(1, [&](ProcessGroup& group) {
       DistributedDataParallel model(of(nets, group), group);
@@ -322,7 +322,7 @@ TEST_SUITE("refusals") {
     });
   }
 
-  TEST_CASE("types of numbers that cannot be averaged, and gradients in float32, are refused") {
+  TEST_CASE("DDP: types that cannot be averaged and accumulate_in_float32 are rejected") {
     run_ranks(1, [](ProcessGroup& group) {
       torch::nn::Linear layer(2, 2);
       auto options = ddprun::torch::ddp_defaults();

@@ -43,7 +43,7 @@ void train(Net& net, torch::optim::Optimizer& optimizer, int steps) {
 }  // namespace
 
 TEST_SUITE("state of LibTorch's programs") {
-  TEST_CASE("a data loader gives each rank the samples that Python's sampler gives it") {
+  TEST_CASE("state: a data loader gives each rank the samples of Python's sampler") {
     const DistributedSampler sampler(10, 2, 1);
     auto handle = sampler;
     const auto loader =
@@ -60,7 +60,7 @@ TEST_SUITE("state of LibTorch's programs") {
     }
   }
 
-  TEST_CASE("a sampler goes on where it was saved") {
+  TEST_CASE("state: a sampler resumes where it was saved") {
     DistributedSampler sampler(10, 2, 0);
     sampler.set_epoch(3);
     sampler.reset({});
@@ -82,7 +82,7 @@ TEST_SUITE("state of LibTorch's programs") {
     CHECK(other.size() == 2);
   }
 
-  TEST_CASE("training goes on from a checkpoint as if nothing had been") {
+  TEST_CASE("state: training resumes from a checkpoint without a difference") {
     const auto adam = torch::optim::AdamOptions(0.01);
     Net whole(1);
     torch::optim::Adam whole_optimizer(whole->parameters(), adam);
@@ -111,7 +111,7 @@ TEST_SUITE("state of LibTorch's programs") {
       CHECK(resumed->parameters()[i].equal(whole->parameters()[i]));
   }
 
-  TEST_CASE("a wrapped module's buffers and parameters are loaded where they are") {
+  TEST_CASE("state: buffers and parameters of a wrapped module are loaded in place") {
     std::vector<torch::nn::BatchNorm1d> norms;
     for (int rank = 0; rank < 3; ++rank) norms.emplace_back(4);
     Checkpoint checkpoint;

@@ -39,7 +39,7 @@ float value(const torch::Tensor& tensor) {
 }  // namespace
 
 TEST_SUITE("unusual modules") {
-  TEST_CASE("parameters of several types, frozen ones and a shared one are treated as they are") {
+  TEST_CASE("unusual modules: mixed types and frozen and shared parameters are supported") {
     struct Mixed : torch::nn::Module {
       Mixed() {
         single = register_parameter("single", torch::ones({3}));
@@ -75,7 +75,7 @@ TEST_SUITE("unusual modules") {
     });
   }
 
-  TEST_CASE("weights in another memory format have gradients in the same") {
+  TEST_CASE("unusual modules: gradients have the memory format of their weights") {
     run_ranks(2, [](ProcessGroup& group) {
       torch::nn::Conv2d layer(torch::nn::Conv2dOptions(3, 4, 2).bias(false));
       layer->weight.set_data(layer->weight.to(torch::MemoryFormat::ChannelsLast));
@@ -88,7 +88,8 @@ TEST_SUITE("unusual modules") {
     });
   }
 
-  TEST_CASE("buffers are rank 0's before each forward pass that records gradients") {
+  TEST_CASE(
+      "unusual modules: rank 0's buffers are broadcast before forward passes with gradients") {
     run_ranks(2, [](ProcessGroup& group) {
       torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(1));
       DistributedDataParallel model(norm, group);
@@ -108,7 +109,7 @@ TEST_SUITE("unusual modules") {
     });
   }
 
-  TEST_CASE("parameters that no rank uses have no gradient, those of one rank an average") {
+  TEST_CASE("unusual modules: only parameters unused on all ranks have no gradient") {
     run_ranks(2, [](ProcessGroup& group) {
       Branches module;
       auto options = ddp_defaults();
@@ -158,7 +159,7 @@ TEST_SUITE("unusual modules") {
     });
   }
 
-  TEST_CASE("a static graph knows from its first step what is not used") {
+  TEST_CASE("unusual modules: a static graph knows unused parameters after its first step") {
     run_ranks(2, [](ProcessGroup& group) {
       Branches module;
       auto options = ddp_defaults();
@@ -176,7 +177,7 @@ TEST_SUITE("unusual modules") {
     });
   }
 
-  TEST_CASE("a rank with fewer batches joins the others, and has their parameters in the end") {
+  TEST_CASE("unusual modules: a rank with fewer batches joins and gets the final parameters") {
     auto nets = make_nets(2);
     const auto batch = make_batch(8);
     std::vector<torch::Tensor> last(2);

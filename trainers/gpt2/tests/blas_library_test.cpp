@@ -15,7 +15,7 @@ namespace blas_library_test {
 using namespace ddprun::test;
 
 TEST_SUITE("cuBLAS library") {
-  TEST_CASE("it is the header's version, in the package of all libraries or in one of its own") {
+  TEST_CASE("cuBLAS: the header's version is found in both kinds of packages") {
     const TemporaryFolder folder;
     const fs::path root = folder.path();
     const std::string version = std::to_string(CUBLAS_VER_MAJOR);

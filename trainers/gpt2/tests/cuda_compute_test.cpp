@@ -118,7 +118,7 @@ Doubles train_tiny(Compute& compute, DataType type) {
 }  // namespace
 
 TEST_SUITE("compute on CUDA") {
-  TEST_CASE("what is copied in may be changed at once, however late the device comes to it") {
+  TEST_CASE("CUDA compute: source memory can be changed right after a copy") {
     const LeavesNothing check;
     const auto device = make_emulated_compute();
     const auto check_copy = [&](std::size_t elements, const std::function<void()>& go_on) {
@@ -137,51 +137,51 @@ TEST_SUITE("compute on CUDA") {
     check_copy(std::size_t{1} << 21U, [] {});
   }
 
-  TEST_CASE("every operation gives what the CPU gives, within float32's rounding") {
+  TEST_CASE("CUDA compute: every operation equals the CPU within float32 rounding") {
     const LeavesNothing check;
     for (const ComputeCase& one : compute_cases()) check_case(one, DataType::float32, 5e-6);
   }
 
-  TEST_CASE("every operation gives what the CPU gives, within bfloat16's rounding") {
+  TEST_CASE("CUDA compute: every operation equals the CPU within bfloat16 rounding") {
     const LeavesNothing check;
     // 2^-9 for each rounding to 8 digits, of values up to 1 and a few roundings on the way.
     for (const ComputeCase& one : compute_cases()) check_case(one, DataType::bfloat16, 0.012);
   }
 
-  TEST_CASE("operations of all the sizes that kernels tell apart give what the CPU gives") {
+  TEST_CASE("CUDA compute: operations of all kernel sizes equal the CPU") {
     const LeavesNothing check;
     for (const ComputeShape& shape : compute_shapes()) check_shape(shape, DataType::float32, 1e-5);
   }
 
-  TEST_CASE("operations of all these sizes give what the CPU gives, in bfloat16") {
+  TEST_CASE("CUDA compute: operations of all kernel sizes equal the CPU in bfloat16") {
     const LeavesNothing check;
     // The inputs, too, are rounded to 8 digits.
     for (const ComputeShape& shape : compute_shapes()) check_shape(shape, DataType::bfloat16, 0.03);
   }
 
-  TEST_CASE("operations of small networks give what the CPU gives, whatever their sizes") {
+  TEST_CASE("CUDA compute: small network operations of any size equal the CPU") {
     const LeavesNothing check;
     for (const ComputeShape& shape : network_shapes()) check_shape(shape, DataType::float32, 1e-5);
   }
 
-  TEST_CASE("operations of small networks give what the CPU gives, in bfloat16") {
+  TEST_CASE("CUDA compute: small network operations equal the CPU in bfloat16") {
     const LeavesNothing check;
     for (const ComputeShape& shape : network_shapes()) check_shape(shape, DataType::bfloat16, 0.03);
   }
 
-  TEST_CASE("attention with heads of all sizes gives what the CPU gives") {
+  TEST_CASE("CUDA compute: attention with any head size equals the CPU") {
     const LeavesNothing check;
     for (const ComputeShape& shape : attention_shapes())
       check_shape(shape, DataType::float32, 1e-5);
   }
 
-  TEST_CASE("attention on tensor cores gives what the CPU gives") {
+  TEST_CASE("CUDA compute: attention on tensor cores equals the CPU") {
     const LeavesNothing check;
     for (const ComputeShape& shape : attention_shapes())
       check_shape(shape, DataType::bfloat16, 0.03);
   }
 
-  TEST_CASE("the weights that a model computes with are the master weights, rounded") {
+  TEST_CASE("CUDA compute: the model's weights are the rounded master weights") {
     const LeavesNothing check;
     const auto device = make_emulated_compute();
     const auto of = [&](const Doubles& values, DataType type) {
@@ -208,7 +208,7 @@ TEST_SUITE("compute on CUDA") {
     CHECK(from_device(*device, values.buffer) == Doubles{0.99609375, 1.0078125});
   }
 
-  TEST_CASE("many parameters are trained by few launches") {
+  TEST_CASE("CUDA compute: many parameters are updated by few launches") {
     const LeavesNothing check;
     const auto device = make_emulated_compute();
     constexpr std::size_t kParameters = 148;  // those of GPT-2 124M
@@ -237,7 +237,7 @@ TEST_SUITE("compute on CUDA") {
     CHECK(from_device(*device, total.buffer) == Doubles{3200});
   }
 
-  TEST_CASE("the device is named, knows its types and its peak, and is there") {
+  TEST_CASE("CUDA compute: name and types and peak of the device are known") {
     const LeavesNothing check;
     const auto device = make_emulated_compute(1);
     CHECK(device->name() == "CUDA device 1, emulated");
@@ -255,7 +255,7 @@ TEST_SUITE("compute on CUDA") {
                          Error);
   }
 
-  TEST_CASE("what a device cannot do is refused before anything is done") {
+  TEST_CASE("CUDA compute: unsupported operations are rejected before any work") {
     const LeavesNothing check;
     const auto device = make_emulated_compute();
     const Array wide = device->allocate(3 * 129, DataType::float32);
@@ -283,7 +283,7 @@ TEST_SUITE("compute on CUDA") {
                          "copying out: 8 bytes of the program and 1548 of the device", Error);
   }
 
-  TEST_CASE("a tiny GPT-2 has the loss and the gradients of the CPU's") {
+  TEST_CASE("CUDA compute: a tiny GPT-2 has the CPU's loss and gradients") {
     const LeavesNothing check;
     constexpr std::size_t kRows = 10;
     std::vector<Doubles> losses;
@@ -307,7 +307,7 @@ TEST_SUITE("compute on CUDA") {
       CHECK(difference(gradients[1][i], gradients[0][i]) < 3e-5);
   }
 
-  TEST_CASE("a training on the device goes as on the CPU, and in bfloat16 nearly so") {
+  TEST_CASE("CUDA compute: training equals the CPU and nearly so in bfloat16") {
     const LeavesNothing check;
     const auto cpu = make_cpu_compute(1);
     const auto device = make_emulated_compute();

@@ -33,7 +33,7 @@ std::string refusal(const std::string& path) {
 }  // namespace
 
 TEST_SUITE("token files") {
-  TEST_CASE("windows follow each other, and the last token of each is the next one's first") {
+  TEST_CASE("token files: windows overlap by one token") {
     const TemporaryFolder folder;
     std::vector<std::uint16_t> tokens(11);
     std::iota(tokens.begin(), tokens.end(), std::uint16_t{0});
@@ -53,7 +53,7 @@ TEST_SUITE("token files") {
     CHECK(targets == Tokens{6, 7, 8, 9, 10});
   }
 
-  TEST_CASE("a token beyond the vocabulary is found at the start, wherever it is") {
+  TEST_CASE("token files: a token beyond the vocabulary is found at the start") {
     const TemporaryFolder folder;
     const std::string path = folder / "tokens";
     for (const std::size_t position : {0, 4, 65535, 65536, 199'999}) {
@@ -68,7 +68,7 @@ TEST_SUITE("token files") {
     }
   }
 
-  TEST_CASE("files that differ anywhere have different checksums, equal ones the same") {
+  TEST_CASE("token files: checksums differ exactly if the files do") {
     const TemporaryFolder folder;
     const std::string path = folder / "tokens";
     const auto checksum = [&](std::uint32_t vocabulary, const std::vector<std::uint16_t>& tokens) {
@@ -95,7 +95,7 @@ TEST_SUITE("token files") {
     CHECK(seen.size() == 3 + changes);
   }
 
-  TEST_CASE("what is no whole token file is refused, saying why") {
+  TEST_CASE("token files: an invalid file is rejected with the reason") {
     const TemporaryFolder folder;
     const std::string path = folder / "tokens";
     CHECK(refusal(path) ==

@@ -10,7 +10,7 @@ using namespace ddprun;
 using namespace ddprun::test;
 
 TEST_SUITE("gpt2 on devices") {
-  TEST_CASE("ranks on devices train as ranks on CPUs do, over NCCL as over memory") {
+  TEST_CASE("gpt2 on devices: training equals that on CPUs over NCCL and memory") {
     constexpr int kRanks = 2;
     const CleanDevices clean;
     const SmallText text;

@@ -53,11 +53,11 @@ void check_bits(int ranks, const Options& options) {
 }  // namespace
 
 TEST_SUITE("gpt2 as graphs") {
-  TEST_CASE("losses, norms, tests and parameters have the bits of steps without graphs") {
+  TEST_CASE("gpt2 graphs: all results equal those without graphs bit for bit") {
     check_bits(1, graph_training());
   }
 
-  TEST_CASE("so it is in bfloat16, without clipping, and with more ranks") {
+  TEST_CASE("gpt2 graphs: bfloat16 without clipping gives equal bits on more ranks") {
     Options options = graph_training();
     options.gradient_accumulation = 1;
     options.dtype = "bfloat16";
@@ -65,19 +65,19 @@ TEST_SUITE("gpt2 as graphs") {
     check_bits(2, options);
   }
 
-  TEST_CASE("so it is where the last pass is smaller, and empty on another rank") {
+  TEST_CASE("gpt2 graphs: a smaller last pass gives equal bits") {
     Options options = graph_training();
     options.global_batch_size = 5;
     check_bits(2, options);
   }
 
-  TEST_CASE("so it is where a rank has no sequences at all") {
+  TEST_CASE("gpt2 graphs: a rank without sequences gives equal bits") {
     Options options = graph_training();
     options.global_batch_size = 1;
     check_bits(2, options);
   }
 
-  TEST_CASE("after two steps none of a step's kernels is launched by itself") {
+  TEST_CASE("gpt2 graphs: after two steps no kernel is launched individually") {
     const CleanDevices clean;
     const SmallText text;
     run_ranks(device_ranks(1), [&](ProcessGroup& group) {
@@ -96,7 +96,7 @@ TEST_SUITE("gpt2 as graphs") {
     });
   }
 
-  TEST_CASE("a training goes on from a checkpoint with a graph of its own, by more ranks, too") {
+  TEST_CASE("gpt2 graphs: training resumes from a checkpoint with more ranks") {
     const CleanDevices clean;
     const SmallText text;
     Options options = graph_training();
@@ -116,7 +116,7 @@ TEST_SUITE("gpt2 as graphs") {
     CHECK(of_two_with_graph.checkpoint == of_two.checkpoint);
   }
 
-  TEST_CASE("all ranks hear in the same launch that one wants to stop, and in no other") {
+  TEST_CASE("gpt2 graphs: all ranks get a stop request in the same launch") {
     const CleanDevices clean;
     const SmallText text;
     run_ranks(device_ranks(2), [&](ProcessGroup& group) {
@@ -129,7 +129,7 @@ TEST_SUITE("gpt2 as graphs") {
     });
   }
 
-  TEST_CASE("a launch ends after the group's time limit where another rank hangs") {
+  TEST_CASE("gpt2 graphs: a launch times out if another rank hangs") {
     const CleanDevices clean;
     const SmallText text;
     std::promise<void> end;
@@ -157,7 +157,7 @@ TEST_SUITE("gpt2 as graphs") {
     CHECK(are_communicators_gone());
   }
 
-  TEST_CASE("the end of a rank between launches is told to the others, who leave nothing behind") {
+  TEST_CASE("gpt2 graphs: a rank that exits between launches is reported to the others") {
     const CleanDevices clean;
     const SmallText text;
     run_ranks(device_ranks(2), [&](ProcessGroup& group) {

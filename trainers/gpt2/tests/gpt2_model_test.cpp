@@ -41,7 +41,7 @@ std::vector<Doubles> gradients_of(Compute& compute, const Model& model) {
 }  // namespace
 
 TEST_SUITE("GPT-2 model") {
-  TEST_CASE("every gradient of the whole model agrees with the slope of the loss") {
+  TEST_CASE("GPT-2 model: every gradient matches numerical slopes") {
     const auto compute = make_cpu_compute(1);
     std::mt19937 random(11);
     Model model(*compute, kTinyShape, kSequences, DataType::float64);
@@ -75,7 +75,7 @@ TEST_SUITE("GPT-2 model") {
     }
   }
 
-  TEST_CASE("float32 has the losses and gradients of float64, rounded") {
+  TEST_CASE("GPT-2 model: float32 equals rounded float64") {
     const auto compute = make_cpu_compute(1);
     std::vector<std::vector<Doubles>> gradients;
     Doubles losses;
@@ -98,7 +98,7 @@ TEST_SUITE("GPT-2 model") {
     }
   }
 
-  TEST_CASE("half of a batch after the other one gives the gradients of the whole") {
+  TEST_CASE("GPT-2 model: two halves of a batch give the gradients of the whole") {
     const auto compute = make_cpu_compute(1);
     std::mt19937 random(8);
     Model model(*compute, kTinyShape, kSequences, DataType::float64);
@@ -127,7 +127,7 @@ TEST_SUITE("GPT-2 model") {
     }
   }
 
-  TEST_CASE("gradients are announced in reverse order of definition, each once") {
+  TEST_CASE("GPT-2 model: gradients are announced once in reverse order of definition") {
     const auto compute = make_cpu_compute(1);
     std::mt19937 random(1);
     Model model(*compute, kTinyShape, kSequences, DataType::float32);
@@ -142,7 +142,7 @@ TEST_SUITE("GPT-2 model") {
     }
   }
 
-  TEST_CASE("a worker without sequences adds nothing") {
+  TEST_CASE("GPT-2 model: a worker without sequences adds nothing") {
     const auto compute = make_cpu_compute(1);
     std::mt19937 random(1);
     Model model(*compute, kTinyShape, kSequences, DataType::float32);
@@ -154,7 +154,7 @@ TEST_SUITE("GPT-2 model") {
     }
   }
 
-  TEST_CASE("the first loss is that of guessing, and equal seeds begin alike") {
+  TEST_CASE("GPT-2 model: the initial loss is that of guessing and equal seeds start equally") {
     const auto compute = make_cpu_compute(1);
     gpt2::Shape shape = gpt2::preset("tiny");
     shape.vocabulary = 257;
@@ -171,7 +171,7 @@ TEST_SUITE("GPT-2 model") {
     CHECK(loss(1) != loss(2));
   }
 
-  TEST_CASE("what does not fit is refused") {
+  TEST_CASE("GPT-2 model: invalid input is rejected") {
     const auto compute = make_cpu_compute(1);
     gpt2::Shape shape = kTinyShape;
     shape.heads = 3;
@@ -187,7 +187,7 @@ TEST_SUITE("GPT-2 model") {
 }
 
 TEST_SUITE("GPT-2 shape") {
-  TEST_CASE("the presets have as many parameters as GPT-2's models are said to have") {
+  TEST_CASE("GPT-2 shape: presets have the published numbers of parameters") {
     const auto parameters = [](const char* name) {
       gpt2::Shape shape = gpt2::preset(name);
       shape.vocabulary = 50257;
@@ -205,7 +205,7 @@ TEST_SUITE("GPT-2 shape") {
                          Error);
   }
 
-  TEST_CASE("first values have the deviations of GPT-2, and padding is zero") {
+  TEST_CASE("GPT-2 shape: initial values have GPT-2's deviations and padding is zero") {
     gpt2::Shape shape = gpt2::preset("tiny");
     shape.vocabulary = 257;
     const auto deviation = [&](std::size_t index) {
@@ -229,7 +229,7 @@ TEST_SUITE("GPT-2 shape") {
                       table.end(), [](float value) { return value == 0; }));
   }
 
-  TEST_CASE("shapes that cannot be are refused by the name of the option") {
+  TEST_CASE("GPT-2 shape: invalid shapes are rejected with the option") {
     gpt2::Shape shape = kTinyShape;
     shape.layers = 0;
     CHECK_THROWS_WITH_AS(check(shape), "--layers must be within 1 and 16777216, not 0", Error);
@@ -238,7 +238,7 @@ TEST_SUITE("GPT-2 shape") {
     CHECK_THROWS_AS(check(shape), Error);
   }
 
-  TEST_CASE("the work for a token of the 124M model is near 6 times its weights") {
+  TEST_CASE("GPT-2 shape: a token of the 124M model costs about 6 operations per weight") {
     gpt2::Shape shape = gpt2::preset("gpt2-124m");
     shape.vocabulary = 50257;
     CHECK(gpt2::flops_per_token(shape) == doctest::Approx(7.98e8).epsilon(0.01));

@@ -36,7 +36,7 @@ std::string refusal(const std::vector<const char*>& arguments) {
 }  // namespace
 
 TEST_SUITE("gpt2 options") {
-  TEST_CASE("a model has the sizes of its name but for those that are given") {
+  TEST_CASE("gpt2 options: explicit sizes override those of the model name") {
     const auto large = parse({"--model=gpt2-774m"}).shape;
     CHECK(large.layers == 36);
     CHECK(large.heads == 20);
@@ -49,11 +49,11 @@ TEST_SUITE("gpt2 options") {
     CHECK(other.vocabulary == 300);
   }
 
-  TEST_CASE("names may be written with dashes") {
+  TEST_CASE("gpt2 options: names can have dashes") {
     CHECK(parse({"--batch-size=7", "--gradient-norm-max=0"}).batch_size == 7);
   }
 
-  TEST_CASE("the help fits into 80 columns and tells the sizes of the models") {
+  TEST_CASE("gpt2 options: help fits 80 columns and lists model sizes") {
     const std::vector<const char*> arguments = {"gpt2", "--help"};
     const std::string help = parse_command_line(2, arguments.data()).help;
     std::istringstream lines(help);
@@ -65,7 +65,7 @@ TEST_SUITE("gpt2 options") {
     CHECK(says("gpt2-124m\n                              12/12/768/1024, "));
   }
 
-  TEST_CASE("a mistake in a file of options is told with the file's name") {
+  TEST_CASE("gpt2 options: an error in an options file names the file") {
     const ddprun::test::TemporaryFolder folder;
     const std::string path = folder / "options.toml";
     const auto says = [&](const std::string& content) {
@@ -76,7 +76,7 @@ TEST_SUITE("gpt2 options") {
     CHECK(says("stepz = 2\n") == path + ": there is no option stepz");
   }
 
-  TEST_CASE("bad values and contradictions are refused by name") {
+  TEST_CASE("gpt2 options: invalid or contradictory values are rejected by name") {
     struct Refused {
       std::vector<const char*> arguments;
       std::string says;
@@ -109,7 +109,7 @@ TEST_SUITE("gpt2 options") {
     CHECK(refusal({"--cuda_graph", "--device=cuda"}).empty());
   }
 
-  TEST_CASE("the rate rises in a line and falls in half a wave") {
+  TEST_CASE("gpt2 options: the rate rises linearly and decays as a cosine") {
     Options options;
     options.lr = 1;
     options.steps = 110;

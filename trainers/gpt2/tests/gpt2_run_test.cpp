@@ -91,7 +91,7 @@ double largest_distance(const std::vector<double>& left, const std::vector<doubl
 }  // namespace
 
 TEST_SUITE("gpt2 runs") {
-  TEST_CASE("a text that can be guessed is learned, the test's too, and every step is told") {
+  TEST_CASE("gpt2: a predictable text is learned and every step is logged") {
     const Folder folder;
     const std::string output =
         run(folder, 2, {"--steps=150", "--test_every=50", "--metrics=" + (folder / "metrics")});
@@ -110,7 +110,7 @@ TEST_SUITE("gpt2 runs") {
     CHECK(output.find("step 150: test loss ") != std::string::npos);
   }
 
-  TEST_CASE("1, 2 and 3 workers at the same global batch follow the same losses") {
+  TEST_CASE("gpt2: 1 and 2 and 3 workers with equal global batches have equal losses") {
     // Only the order of the sums of gradients differs. AdamW's steps are as large for gradients
     // near zero as for others, whatever their sign: there the runs part first, by rounding.
     const Folder folder;
@@ -125,7 +125,7 @@ TEST_SUITE("gpt2 runs") {
     CHECK(largest_distance(losses[0], losses[2]) < kRounding);
   }
 
-  TEST_CASE("accumulated gradients are those of the larger batch") {
+  TEST_CASE("gpt2: accumulated gradients equal those of the larger batch") {
     const Folder folder;
     std::vector<std::vector<double>> losses;
     for (const Words& batch :
@@ -141,7 +141,7 @@ TEST_SUITE("gpt2 runs") {
     CHECK(largest_distance(losses[0], losses[2]) < kRounding);
   }
 
-  TEST_CASE("a run that is resumed ends with the bits of an undisturbed one, in another epoch") {
+  TEST_CASE("gpt2: a run resumed in another epoch has the same result bits") {
     // 250 sequences, 24 a step: ten steps an epoch.
     const Folder folder;
     const auto options = [&](const std::string& name) {
@@ -171,7 +171,7 @@ TEST_SUITE("gpt2 runs") {
     CHECK(std::all_of(uses.begin(), uses.end(), [](const auto& use) { return use.second == 1; }));
   }
 
-  TEST_CASE("with a global batch size other workers go on with the same sequences") {
+  TEST_CASE("gpt2: other numbers of workers continue with the same sequences") {
     const Folder folder;
     const auto start = [&](int workers, int steps, const std::string& name) {
       run(folder, workers,
@@ -186,7 +186,7 @@ TEST_SUITE("gpt2 runs") {
                            values_of(folder / "changing", "step", "loss")) < kRounding);
   }
 
-  TEST_CASE("a polite stop loses nothing: the same command goes on where it was") {
+  TEST_CASE("gpt2: a graceful stop loses no step and the same command resumes") {
     const Folder folder;
     const std::string metrics = folder / "metrics";
     // More steps than anybody waits for, so that the signal is sure to come before the end.
@@ -212,7 +212,7 @@ TEST_SUITE("gpt2 runs") {
     CHECK(hash_of(metrics) == stopped);
   }
 
-  TEST_CASE("what standard output does not take ends the run with an error, at its end") {
+  TEST_CASE("gpt2: a failed write to standard output fails the run at its end") {
     const Folder folder;
     const std::string run = in_bin("gpt2") + " --context=16 --steps=3 --data=" + (folder / "text") +
                             " --metrics=" + (folder / "metrics") + " >/dev/full";
@@ -225,7 +225,7 @@ TEST_SUITE("gpt2 runs") {
     CHECK(run_program({"/bin/sh", "-c", in_bin("gpt2") + " --help >/dev/full"}).exit_code == 1);
   }
 
-  TEST_CASE("workers that were started with different settings do not begin") {
+  TEST_CASE("gpt2: workers with different settings do not start") {
     const Folder folder;
     write_token_file(folder / "others", kVocabulary, guessable_tokens(kTokens, kVocabulary - 1));
     // As nodes with different command lines.
@@ -249,7 +249,7 @@ TEST_SUITE("gpt2 runs") {
     refused(data, data + " --test_data=" + (folder / "others"), "the checksum of --test_data is ");
   }
 
-  TEST_CASE("a run that cannot begin or go on says why") {
+  TEST_CASE("gpt2: a run that cannot begin or resume reports the reason") {
     const Folder folder;
     const std::string saved = "--checkpoint_dir=" + (folder / "saved");
     run(folder, 1, {"--steps=3", saved});

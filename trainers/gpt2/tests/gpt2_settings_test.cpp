@@ -28,7 +28,7 @@ std::string differences(const std::vector<Settings>& ranks) {
 }  // namespace
 
 TEST_SUITE("gpt2 settings") {
-  TEST_CASE("each difference is told with its values and the ranks that have them") {
+  TEST_CASE("gpt2 settings: each difference is reported with values and ranks") {
     const Settings one = {{"lr", 0.5}, {"seed", 1}, {"device", "cpu"}};
     CHECK(differences({one, one, one}).empty());
     Settings other = one;
@@ -43,7 +43,7 @@ TEST_SUITE("gpt2 settings") {
     CHECK(differences({one, other}) == "--lr is 0.5 on rank 0 and not there on rank 1");
   }
 
-  TEST_CASE("many ranks with many values do not make a long text") {
+  TEST_CASE("gpt2 settings: the report for many ranks is short") {
     std::vector<Settings> ranks(20);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       ranks[rank]["seed"] = std::max<std::size_t>(rank, 12);
@@ -53,7 +53,7 @@ TEST_SUITE("gpt2 settings") {
           "rank 14 and 15 on rank 15 and others elsewhere");
   }
 
-  TEST_CASE("ranks with different settings all get the same error, equal ones none") {
+  TEST_CASE("gpt2 settings: only different settings are an error and it is the same on all ranks") {
     const Settings settings = {{"lr", 0.5}, {"data_checksum", "00aa"}};
     ddprun::test::run_ranks(3, [&](ProcessGroup& group) {
       CHECK_NOTHROW(require_same_settings(group, settings));
@@ -69,7 +69,7 @@ TEST_SUITE("gpt2 settings") {
     });
   }
 
-  TEST_CASE("every option that workers must have in common is compared") {
+  TEST_CASE("gpt2 settings: every option that must be equal is compared") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens", 5, {0, 1, 2, 3});
     write_token_file(folder / "others", 5, {0, 1, 2, 4});

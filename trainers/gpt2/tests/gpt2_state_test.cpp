@@ -67,7 +67,7 @@ std::string refusal(const Checkpoint& checkpoint, const Settings& settings = kSe
 }  // namespace
 
 TEST_SUITE("gpt2 state") {
-  TEST_CASE("rank 0's checkpoint is on all ranks, every number of it") {
+  TEST_CASE("gpt2 state: all ranks load rank 0's checkpoint completely") {
     State saved(1);
     const Checkpoint checkpoint = saved.checkpoint();
     ddprun::test::run_ranks(3, [&](ProcessGroup& group) {
@@ -83,7 +83,7 @@ TEST_SUITE("gpt2 state") {
     });
   }
 
-  TEST_CASE("without a checkpoint all ranks have rank 0's values") {
+  TEST_CASE("gpt2 state: without a checkpoint all ranks have rank 0's values") {
     State first(10);
     ddprun::test::run_ranks(2, [&](ProcessGroup& group) {
       State state(10 + static_cast<unsigned>(group.rank()));
@@ -92,7 +92,7 @@ TEST_SUITE("gpt2 state") {
     });
   }
 
-  TEST_CASE("other settings are refused by all ranks, each by its name") {
+  TEST_CASE("gpt2 state: different settings are rejected by name on all ranks") {
     State saved(1);
     const Checkpoint checkpoint = saved.checkpoint();
     Settings settings = kSettings;
@@ -111,7 +111,7 @@ TEST_SUITE("gpt2 state") {
     });
   }
 
-  TEST_CASE("a checkpoint of one device is good on another, whose threads are its own matter") {
+  TEST_CASE("gpt2 state: a checkpoint can be used on another device with other threads") {
     const auto settings = [](const char* device, int threads) {
       Settings all = kSettings;
       all["device"] = device;
@@ -125,7 +125,7 @@ TEST_SUITE("gpt2 state") {
           std::string::npos);
   }
 
-  TEST_CASE("more steps may follow where the rate does not depend on their number") {
+  TEST_CASE("gpt2 state: more steps are accepted if the rate does not depend on their number") {
     State saved(1);
     Settings settings = kSettings;
     settings["steps"] = 30;
@@ -137,7 +137,7 @@ TEST_SUITE("gpt2 state") {
     CHECK(refusal(saved.checkpoint(constant), settings).empty());
   }
 
-  TEST_CASE("a checkpoint of another program, or an incomplete one, is refused") {
+  TEST_CASE("gpt2 state: a foreign or incomplete checkpoint is rejected") {
     State saved(1);
     Checkpoint checkpoint = saved.checkpoint();
     checkpoint.sections.erase("optimizer/mean/transformer.wpe.weight");

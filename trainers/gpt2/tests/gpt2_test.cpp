@@ -76,7 +76,7 @@ std::map<int, double> losses_of(const TemporaryFolder& folder) {
 }  // namespace
 
 TEST_SUITE("gpt2") {
-  TEST_CASE("killed workers change nothing in any step of a language model's training") {
+  TEST_CASE("gpt2: killed workers do not change any step") {
     const TemporaryFolder undisturbed;
     Program calm(training(undisturbed, 0));
     REQUIRE(calm.wait() == 0);

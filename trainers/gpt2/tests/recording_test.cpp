@@ -75,13 +75,13 @@ std::string refusal(Compute& compute, const std::function<void()>& work) {
 }  // namespace
 
 TEST_SUITE("recordings") {
-  TEST_CASE("each launch does what was recorded, with what is in the arrays by then") {
+  TEST_CASE("recordings: each launch repeats the recorded work on current data") {
     const LeavesNothing check;
     check_launches(*make_cpu_compute(1));
     check_launches(*make_emulated_compute());
   }
 
-  TEST_CASE("a launch asks for nothing by itself") {
+  TEST_CASE("recordings: a launch issues no further launches") {
     const LeavesNothing check;
     const auto device = make_emulated_compute();
     Sums sums(*device);
@@ -95,7 +95,7 @@ TEST_SUITE("recordings") {
     CHECK(sums.totals() == Doubles{1, 1});
   }
 
-  TEST_CASE("steps of AdamW follow a pace in memory, and their own only once") {
+  TEST_CASE("recordings: AdamW follows step and rate in memory") {
     const LeavesNothing check;
     const auto device = make_emulated_compute();
     constexpr int kSteps = 3;
@@ -132,7 +132,7 @@ TEST_SUITE("recordings") {
     CHECK(train(true, false) != expected);
   }
 
-  TEST_CASE("what the program has a part in is not recorded, and nothing is the worse for it") {
+  TEST_CASE("recordings: steps that involve the host are not recorded") {
     const LeavesNothing check;
     const auto device = make_emulated_compute();
     Sums sums(*device);
@@ -157,7 +157,7 @@ TEST_SUITE("recordings") {
     check_launches(*device);
   }
 
-  TEST_CASE("operations that need more memory later leave that of a recording alone") {
+  TEST_CASE("recordings: later larger operations keep a recording's memory") {
     const LeavesNothing check;
     const auto device = make_emulated_compute();
     const auto sum_rows = [&](std::size_t rows, const Array& result) {

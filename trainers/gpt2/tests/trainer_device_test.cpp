@@ -144,7 +144,7 @@ void check_close(const Doubles& actual, const Doubles& expected, double toleranc
 }  // namespace
 
 TEST_SUITE("trainer on devices") {
-  TEST_CASE("ranks on devices train every model as ranks on CPUs do, over NCCL as over memory") {
+  TEST_CASE("trainer on devices: all models train like on CPUs over NCCL and memory") {
     const ddprun::test::CleanDevices clean;
     struct Kind {
       const char* model;
@@ -170,7 +170,7 @@ TEST_SUITE("trainer on devices") {
     }
   }
 
-  TEST_CASE("an embedding may be on the CPU while the rest is on a device") {
+  TEST_CASE("trainer on devices: an embedding can be on the CPU") {
     const ddprun::test::CleanDevices clean;
     Options options = small_options("bag");
     options.batch_size = 2;
@@ -189,7 +189,8 @@ TEST_SUITE("trainer on devices") {
     check_close(train_on_devices(options, 3, begun.checkpoint).losses, {cpu.losses[2]}, 1e-5);
   }
 
-  TEST_CASE("in bfloat16 a training is nearly that in float32, whose weights it trains") {
+  TEST_CASE(
+      "trainer on devices: bfloat16 training is close to float32 and trains float32 weights") {
     const ddprun::test::CleanDevices clean;
     Options options = small_options("toy");
     const Trained exact = train_on_devices(options, 5);
@@ -201,7 +202,7 @@ TEST_SUITE("trainer on devices") {
     CHECK(train_on_devices(options, 5).hash == rounded.hash);
   }
 
-  TEST_CASE("a training on devices goes on from a checkpoint as if undisturbed, to the last bit") {
+  TEST_CASE("trainer on devices: training resumes from a checkpoint bit for bit") {
     const ddprun::test::CleanDevices clean;
     for (const char* dtype : {"float32", "bfloat16"}) {
       CAPTURE(dtype);
@@ -215,7 +216,7 @@ TEST_SUITE("trainer on devices") {
     }
   }
 
-  TEST_CASE("ranks whose peer is gone fail, and go on from the checkpoint in the next attempt") {
+  TEST_CASE("trainer on devices: ranks without their peer fail and resume in the next attempt") {
     const ddprun::test::CleanDevices clean;
     Options options = small_options("toy");
     const Trained whole = train_on_devices(options, 6);
@@ -231,7 +232,7 @@ TEST_SUITE("trainer on devices") {
     CHECK(train_on_devices(options, 6, saved).hash == whole.hash);
   }
 
-  TEST_CASE("a training that was begun on one kind of device goes on on the other") {
+  TEST_CASE("trainer on devices: training can resume on another kind of device") {
     const ddprun::test::CleanDevices clean;
     const Options options = small_options("toy");
     const Trained whole = train_on_cpus(options, 6);
