@@ -77,7 +77,7 @@ class Attempt::Impl {
     retry_.end();
     if (group_ == nullptr) return;
     if (course_ == Course::going_on) {
-      // The position helps to diagnose a run that hangs; a healthy run is always somewhere.
+      // Shows where a run hangs. Shorter waits are normal.
       record_flights();
       report_stalled(recorded_, kLongWait);
       begin_orderly_end(signal);

@@ -10,7 +10,7 @@
 
 namespace ddprun {
 
-// Limits, ten times what a file with a thousand nodes and a dozen keys each needs.
+// Limits: ten times the size of a file with a thousand nodes and a dozen keys each.
 constexpr std::size_t kJsonBytesMax = 1 << 20;
 constexpr int kJsonValuesMax = 100'000;
 /// Configurations have a depth of at most five.

@@ -163,7 +163,7 @@ class SlurmReader {
     return other == nullptr ? std::nullopt : variable(other);
   }
 
-  /// Returns nothing and adds a problem if the value is not a number.
+  /// Returns nullopt and adds a problem if the value is not a number.
   std::optional<int> number(const char* name, const char* other = nullptr) {
     const auto found = variable(name, other);
     if (!found) return std::nullopt;

@@ -35,7 +35,7 @@ struct NodeTask {
 
 std::string encode(const NodeTask& task);
 
-/// Returns nothing unless `bytes` are exactly one encoded task.
+/// Returns nullopt unless `bytes` are exactly one encoded task.
 std::optional<NodeTask> decode_node_task(std::string_view bytes);
 
 /// Returns greeting, length and encoded task, as sent to the node. Each following byte is the

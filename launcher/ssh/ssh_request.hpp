@@ -18,7 +18,7 @@ struct SshRequest {
   bool is_dry = false;  ///< --dry_run
 };
 
-/// Returns nothing unless the arguments request a start over ssh. `check` checks the node that is
+/// Returns nullopt unless the arguments request a start over ssh. `check` checks the node that is
 /// this machine; without `needs_program` the program may be missing.
 std::optional<std::variant<SshRequest, UsageProblem>> read_ssh_request(
     const std::vector<std::string>& arguments, const EnvironmentLookup& environment,
