@@ -1,4 +1,4 @@
-// An agent in a process of its own, to be killed: for tests of what is left then.
+// An agent in its own process, for tests that kill it and check what remains.
 #pragma once
 
 #include "launcher/plan/cgroup_folder.hpp"
@@ -22,7 +22,7 @@ inline pid_t pid_in(const std::filesystem::path& file) {
   return std::stoi(await_line(file));
 }
 
-/// A script that starts a descendant which only a sweep finds; its pid stands in the file.
+/// A script that starts a descendant in another session and writes its pid to the file.
 inline std::string in_own_session(const std::filesystem::path& pid_file,
                                   const std::string& how = "") {
   return "setsid " + how + " sh -c 'echo $$ >" + pid_file.string() +
@@ -34,7 +34,8 @@ inline std::filesystem::path cgroup_of_run(const std::string& word) {
   return own ? own->folder / (kRunCgroupPrefix + word) : std::filesystem::path("/nowhere");
 }
 
-/// One worker runs `script`. The destructor kills the agent, not what it started.
+/// An agent with one worker that runs `script`. The destructor kills the agent, not its
+/// descendants.
 class AgentProcess {
  public:
   AgentProcess(ContainmentMode mode, const std::string& script) {
@@ -62,7 +63,7 @@ class AgentProcess {
  private:
   [[noreturn]] static void be_agent(ContainmentMode mode, const std::string& script,
                                     const std::filesystem::path& notes) {
-    // It will not get to remove its files.
+    // A killed agent does not remove its files.
     ::setenv("TMPDIR", notes.parent_path().c_str(), 1);
     WorkerBench bench(1, mode);
     const auto started = bench.start({shell_worker(0, script)});

@@ -1,4 +1,4 @@
-// Another user without an account, for tests that run as root.
+// Runs parts of a test as another user without an account; needs root.
 #pragma once
 
 #include <stdexcept>
@@ -9,10 +9,10 @@
 
 namespace ddprun::test {
 
-/// No account has this number.
+/// A user id without an account.
 inline constexpr uid_t kOtherUser = 54'321;
 
-/// Sockets and files that this thread makes meanwhile are those of `user`.
+/// Changes the effective user of this thread to `user` for sockets and files until destruction.
 class AsUser {
  public:
   explicit AsUser(uid_t user) : before_(static_cast<uid_t>(::setfsuid(user))) {}
@@ -24,14 +24,15 @@ class AsUser {
   uid_t before_;
 };
 
-/// Makes this process one that `user` might have started. Throws std::runtime_error if it may not.
+/// Changes this process into one that `user` could have started. Throws std::runtime_error if that
+/// is not permitted.
 inline void become_user(uid_t user) {
   if (::setresgid(user, user, user) != 0 || ::setresuid(user, user, user) != 0 ||
       ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)
     throw std::runtime_error("this process cannot become another user's");
 }
 
-/// False: the kernel does not let this process act as other users.
+/// Returns false if the kernel does not permit this process to change its user.
 inline bool can_be_other_user() {
   const AsUser other(kOtherUser);
   return static_cast<uid_t>(::setfsuid(kOtherUser)) == kOtherUser;

@@ -1,4 +1,4 @@
-// Captures of what a function does, with the fake's streams.
+// Stream captures of a function on the fake CUDA devices.
 #pragma once
 
 #include "tests/support/device_ranks.hpp"
@@ -12,7 +12,7 @@
 
 namespace ddprun::test {
 
-/// The graph of what `body` gives `stream`.
+/// Returns the graph of the work that `body` gives to `stream`.
 inline FakeGraph captured(const Stream& stream, const std::function<void()>& body) {
   CHECK(begin_capture(stream.get()) == cudaSuccess);
   body();
@@ -21,8 +21,8 @@ inline FakeGraph captured(const Stream& stream, const std::function<void()>& bod
   return graph;
 }
 
-/// What `after` is given from now on comes behind what `before` has been given; both are part of a
-/// capture then if `before` is.
+/// Orders later work of `after` behind the present work of `before`; if `before` is being captured,
+/// `after` joins the capture.
 inline void fork(const Stream& before, const Stream& after) {
   cudaEvent_t event = nullptr;
   fake_cuda().event_create(&event, cudaEventDisableTiming);
@@ -31,7 +31,7 @@ inline void fork(const Stream& before, const Stream& after) {
   fake_cuda().event_destroy(event);
 }
 
-/// Waits for those that graphs have kept, which nobody else waits for.
+/// Waits until memory kept by graphs is freed.
 inline bool are_communicators_gone() {
   const auto deadline = Deadline::after(std::chrono::seconds(60));
   while (fake_communicators() > 0 && !deadline.passed()) std::this_thread::yield();

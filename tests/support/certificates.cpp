@@ -47,7 +47,7 @@ void extend(X509* certificate, X509* issuer, int kind, const char* value) {
   require(extension != nullptr && X509_add_ext(certificate, extension.get(), -1) == 1, value);
 }
 
-/// Without names, dates and a signature.
+/// A certificate without names, dates and signature.
 X509Pointer begin_certificate(const std::string& name, EVP_PKEY* key) {
   X509Pointer certificate(X509_new());
   require(certificate != nullptr, "no memory");
@@ -68,7 +68,7 @@ void finish(X509* certificate, X509* issuer, EVP_PKEY* issuer_key, const Certifi
   require(X509_sign(certificate, issuer_key, EVP_sha256()) > 0, "not signed");
 }
 
-/// Only its owner may read it.
+/// Mode 0600.
 class PemFile {
  public:
   explicit PemFile(const std::string& path)

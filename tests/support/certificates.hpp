@@ -9,13 +9,13 @@
 namespace ddprun::test {
 
 struct CertificateWish {
-  std::string names{};  ///< alternative names in OpenSSL's notation: "IP:127.0.0.1,DNS:a"
-  long from_s = -60;    ///< begin and end of its time, relative to now
+  std::string names{};  ///< subject alternative names in OpenSSL's notation: "IP:127.0.0.1,DNS:a"
+  long from_s = -60;    ///< validity, relative to now
   long until_s = 24 * 60 * 60;
-  bool has_pass_phrase = false;  ///< the key
+  bool has_pass_phrase = false;  ///< path of the key
 };
 
-/// Paths of its files.
+/// Paths of the files of a certificate.
 struct Certificate {
   std::string certificate;
   std::string key;  ///< mode 0600
@@ -23,13 +23,13 @@ struct Certificate {
 
 class Authority {
  public:
-  /// Files are made in `folder`, which outlives this, with this name in front.
+  /// Creates files in `folder`, which must outlive this, with `name` as prefix.
   Authority(const TemporaryFolder& folder, const std::string& name);
   ~Authority();
   Authority(const Authority&) = delete;
   Authority& operator=(const Authority&) = delete;
 
-  /// Of its own certificate.
+  /// Path of the authority's own certificate.
   const std::string& file() const { return file_; }
 
   Certificate issue(const std::string& name, const CertificateWish& wish = {});

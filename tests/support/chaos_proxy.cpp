@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Of what waits to be handed on in one direction; then the sender has to wait.
+/// Maximum number of bytes pending in one direction; then the sender blocks.
 constexpr std::size_t kPiecesMax = 4096;
 
 sockaddr_in to_address(const std::string& address, int port) {
@@ -39,14 +39,14 @@ struct Piece {
   std::string bytes;
 };
 
-/// What flows from one socket to another.
+/// Data flowing from one socket to another.
 struct Direction {
   int from = -1;
   int to = -1;
   bool is_to_target = false;
   std::deque<Piece> pieces{};
   Clock::time_point last_due{};
-  bool has_ended = false;  ///< nothing more comes from there
+  bool has_ended = false;  ///< end of input reached
 
   bool is_stalled(Fault fault) const {
     return fault == Fault::stall || (is_to_target && fault == Fault::stall_to) ||
@@ -148,7 +148,7 @@ class ChaosProxy::Loop {
     while (!direction.pieces.empty() && direction.pieces.front().due <= Clock::now()) {
       const auto bytes = std::move(direction.pieces.front().bytes);
       direction.pieces.pop_front();
-      // The receivers are the programs under test, which read at once.
+      // The receivers are programs under test, which read at once.
       if (::send(direction.to, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) pair.is_broken = true;
     }
     if (direction.has_ended && direction.pieces.empty()) ::shutdown(direction.to, SHUT_WR);

@@ -1,5 +1,5 @@
-// A TCP proxy that mistreats the connections through it: a thread of its own that hands on what it
-// reads from either side, late, in single bytes or not at all.
+// A TCP proxy with faults. Its thread forwards data in both directions: delayed, in single bytes or
+// not at all.
 #pragma once
 
 #include <atomic>
@@ -11,11 +11,11 @@ namespace ddprun::test {
 
 enum class Fault : std::uint8_t {
   none,
-  delay,       ///< each piece by 25 to 125 ms, in order
-  dribble,     ///< byte by byte, a millisecond apart
-  stall_to,    ///< nothing reaches the target; what was sent arrives when that is over
-  stall_from,  ///< nothing comes back from it
-  stall,       ///< neither
+  delay,       ///< delays each piece by 25 to 125 ms, in order
+  dribble,     ///< forwards byte by byte, a millisecond apart
+  stall_to,    ///< forwards nothing to the target until the fault ends
+  stall_from,  ///< forwards nothing from the target until the fault ends
+  stall,       ///< forwards nothing in either direction until the fault ends
 };
 
 class ChaosProxy {
@@ -28,13 +28,13 @@ class ChaosProxy {
 
   int port() const { return port_; }
 
-  /// From now on, for all connections.
+  /// Sets the fault of all connections.
   void set(Fault fault);
 
-  /// Ends all connections by RST on both sides.
+  /// Resets all connections on both sides.
   void reset_connections();
 
-  /// How many there were in all.
+  /// Total number of connections so far.
   int connections() const { return connections_; }
 
  private:

@@ -1,4 +1,4 @@
-// Several agents on this machine, each at a loopback address of its own, as nodes of one run.
+// Several agents on this machine, each at its own loopback address, as nodes of one run.
 #pragma once
 
 #include "tests/support/free_port.hpp"
@@ -14,7 +14,7 @@
 
 namespace ddprun::test {
 
-/// Another secret for each digit.
+/// Returns a different secret for each digit.
 inline std::string secret_of(char digit) {
   std::string secret;
   for (const char other : std::string("0123456789abcdef0123456789abcdef")) {
@@ -24,17 +24,17 @@ inline std::string secret_of(char digit) {
   return secret;
 }
 
-/// A new file with a secret, at this path.
+/// Writes a new file with a secret to this path.
 inline std::string make_secret(const std::string& path, char digit = '7') {
   write_file(path, secret_of(digit) + "\n");
   std::filesystem::permissions(path, std::filesystem::perms::owner_read);
   return path;
 }
 
-/// All agents have the same secret.
+/// All agents use the same secret.
 class Cluster {
  public:
-  /// `options` of every agent beyond those about nodes; `conf` the settings of --rdzv_conf.
+  /// `options`: options of every agent, except those about nodes; `conf`: settings of --rdzv_conf.
   Cluster(std::string nnodes, std::string script, std::vector<std::string> options = {},
           std::string conf = "last_call_timeout=0.2,lease_timeout=5")
       : nnodes_(std::move(nnodes)),
@@ -43,7 +43,8 @@ class Cluster {
         conf_(std::move(conf)),
         secret_file_(make_secret(folder_ / "secret")) {}
 
-  /// The agent at 127.0.0.`number`; number 2 hosts the rendezvous. `more` options of its own.
+  /// Starts the agent at 127.0.0.`number`; number 2 hosts the rendezvous. `more`: options of this
+  /// agent.
   Program& start(int number, const std::vector<std::string>& more = {},
                  const std::map<std::string, std::string>& environment = {},
                  const std::string& program = in_bin("ddprun")) {

@@ -1,4 +1,4 @@
-// Command lines in tests: what they mean, or what is said against them.
+// Parses command lines for tests and returns their options or problems.
 #pragma once
 
 #include "launcher/cli/command_line.hpp"
@@ -23,7 +23,7 @@ inline EnvironmentLookup lookup_in(const Variables& variables) {
   };
 }
 
-/// The options of a command line that must be right, without their origins.
+/// Returns the options of a valid command line, without their origins.
 inline LaunchOptions options_of(const Words& arguments, const Variables& variables = {}) {
   const auto parsed = parse_command_line(arguments, lookup_in(variables));
   if (const auto* problem = std::get_if<UsageProblem>(&parsed)) FAIL(describe(*problem));
@@ -32,7 +32,7 @@ inline LaunchOptions options_of(const Words& arguments, const Variables& variabl
   return options;
 }
 
-/// The problems of a command line that must be wrong, one a line.
+/// Returns the problems of an invalid command line, one per line.
 inline std::string problems_of(const Words& arguments, const Variables& variables = {}) {
   const auto parsed = parse_command_line(arguments, lookup_in(variables));
   const auto* problem = std::get_if<UsageProblem>(&parsed);

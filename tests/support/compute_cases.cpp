@@ -20,7 +20,7 @@ std::vector<Array> all_on_device(Compute& compute, const Inputs& inputs, DataTyp
   return arrays;
 }
 
-/// result = left * right, with bias.
+/// result = left * right + bias.
 struct MatrixProductRun {
   static constexpr std::size_t kRows = 5;
   static constexpr std::size_t kColumns = 3;
@@ -44,7 +44,7 @@ struct MatrixProductRun {
     return from_device(compute, result.buffer);
   }
 
-  /// gradient * transposed(right); where left is transposed, the transpose of that.
+  /// gradient * transposed(right); the transpose of that if `left` is transposed.
   MatrixProduct by_left(const Buffer& gradient, const Buffer& right, const Buffer& result) const {
     MatrixProduct product = {.left = gradient,
                              .right = right,
@@ -63,7 +63,7 @@ struct MatrixProductRun {
     return product;
   }
 
-  /// transposed(left) * gradient; where right is transposed, the transpose of that.
+  /// transposed(left) * gradient; the transpose of that if `right` is transposed.
   MatrixProduct by_right(const Buffer& left, const Buffer& gradient, const Buffer& result) const {
     MatrixProduct product = {.left = left,
                              .right = gradient,
@@ -116,7 +116,7 @@ ComputeCase embedding() {
   constexpr std::size_t kContext = 3;
   constexpr std::size_t kChannels = 4;
   constexpr std::size_t kVocabulary = 5;
-  const std::vector<std::int32_t> tokens = {4, 0, 4, 1, 4, 3};  // some thrice, some never
+  const std::vector<std::int32_t> tokens = {4, 0, 4, 1, 4, 3};  // some three times, some never
   ComputeCase one;
   one.name = "embedding";
   one.input_sizes = {kVocabulary * kChannels, kContext * kChannels};
@@ -151,10 +151,10 @@ ComputeCase embedding() {
   return one;
 }
 
-/// The arrays of a layer normalisation: inputs input, addend, weight, bias.
+/// Arrays of a layer normalisation: input, addend, weight, bias.
 struct LayerNormRun {
   static constexpr std::size_t kRows = 3;
-  static constexpr std::size_t kChannels = 37;  // no multiple of any vector's length
+  static constexpr std::size_t kChannels = 37;  // not a multiple of any vector's length
 
   LayerNormRun(Compute& compute, DataType type, const Inputs& inputs)
       : arrays(all_on_device(compute, inputs, type)),
@@ -242,7 +242,7 @@ ComputeCase attention(std::size_t sequences, std::size_t context, std::size_t he
     const Array projections = on_device(compute, inputs[0], type);
     const auto [output, log_sum] = run_forward(compute, type, projections);
     const Array gradient = on_device(compute, output_gradient, type);
-    const Array result = added_to(compute, 3 * size, type);  // is written all the same
+    const Array result = added_to(compute, 3 * size, type);  // is written anyway
     compute.run(AttentionBackward{.projections = projections.buffer,
                                   .output = output.buffer,
                                   .log_sum = log_sum.buffer,
@@ -324,7 +324,7 @@ std::vector<ComputeCase> compute_cases() {
       matrix_product(false, false), matrix_product(true, false), matrix_product(false, true),
       matrix_product(true, true), embedding(), layer_norm(), attention(2, 7, 3, 4),
       attention(1, 1, 1, 1),
-      // More tokens than a block of any implementation has, and no multiple of one.
+      // More tokens than a block of any implementation, and not a multiple of one.
       attention(1, 150, 1, 8), gelu(), cross_entropy()};
   for (ComputeCase& one : network_cases()) cases.push_back(std::move(one));
   return cases;

@@ -1,6 +1,5 @@
 // Differentiable operations of a Compute as functions from vectors to a vector, each with its
-// gradient, so that any implementation can be held against finite differences and against another
-// implementation.
+// gradient, for comparison with finite differences and other implementations.
 #pragma once
 
 #include "tests/support/device_arrays.hpp"
@@ -16,39 +15,39 @@ struct ComputeCase {
   std::string name;
   std::vector<std::size_t> input_sizes;
 
-  /// The output for these inputs, computed with activations of `type`.
+  /// Returns the output for these inputs, computed with activations of `type`.
   std::function<Doubles(trainer::Compute& compute, DataType type,
                         const std::vector<Doubles>& inputs)>
       forward;
 
-  /// The gradient of sum(output * output_gradient) by each of the inputs. What the operation adds
-  /// to does not begin at zero; what was there is taken off again.
+  /// Returns the gradient of sum(output * output_gradient) by each of the inputs. Accumulating
+  /// operations start at a nonzero value, which is subtracted from the result.
   std::function<std::vector<Doubles>(trainer::Compute& compute, DataType type,
                                      const std::vector<Doubles>& inputs,
                                      const Doubles& output_gradient)>
       backward;
 };
 
-/// All operations.
+/// Returns all operations.
 std::vector<ComputeCase> compute_cases();
 
-/// Of those, the ones that small networks need besides GPT-2's.
+/// Returns the operations that small networks need in addition to GPT-2's.
 std::vector<ComputeCase> network_cases();
 
-/// Random inputs of the sizes that the case wants.
+/// Returns random inputs of the sizes of the case.
 std::vector<Doubles> random_inputs(const ComputeCase& one, std::mt19937& random);
 
-/// Value that sums are added to; no float type rounds it.
+/// Initial value of accumulated sums; exact in every float type.
 inline constexpr double kBefore = 0.5;
 
-/// What was added to an array that held kBefore.
+/// Returns the difference to kBefore of an array that was filled with it.
 inline Doubles added(trainer::Compute& compute, const trainer::Array& array) {
   Doubles values = from_device(compute, array.buffer);
   for (double& value : values) value -= kBefore;
   return values;
 }
 
-/// The data type of the statistics that operations on `type` keep.
+/// Data type of the statistics of operations on `type`.
 inline DataType statistics(DataType type) {
   return type == DataType::float64 ? DataType::float64 : DataType::float32;
 }

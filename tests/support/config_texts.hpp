@@ -1,4 +1,4 @@
-// Configuration files in tests: what they mean, or what is said against them.
+// Parses configuration files for tests and returns their meaning or problems.
 #pragma once
 
 #include "launcher/config/config_file.hpp"
@@ -14,21 +14,21 @@
 
 namespace ddprun::test {
 
-/// A file called c.json that must be right.
+/// Parses a valid file named c.json.
 inline ConfigFile config_of(const std::string& text) {
   auto read = read_config("c.json", text);
   if (const auto* problem = std::get_if<UsageProblem>(&read)) FAIL(join(problem->problems, "\n"));
   return std::get<ConfigFile>(std::move(read));
 }
 
-/// The problems of a file, one a line; empty if there are none.
+/// Returns the problems of a file, one per line; empty if it is valid.
 inline std::string config_problems(const std::string& text) {
   const auto read = read_config("c.json", text);
   const auto* problem = std::get_if<UsageProblem>(&read);
   return problem == nullptr ? "" : join(problem->problems, "\n");
 }
 
-/// What the file means for the node of this index (without "nodes": for any).
+/// Returns the settings for the node of this index (without "nodes": for any node).
 inline std::variant<ConfigValues, UsageProblem> resolved(const std::string& text,
                                                          std::size_t index = 0,
                                                          const Variables& variables = {},
@@ -48,7 +48,7 @@ inline ConfigValues values_of(const std::string& text, std::size_t index = 0,
   return std::get<ConfigValues>(std::move(values));
 }
 
-/// An option's text in the file; "(none)" if the file does not set it.
+/// Returns an option's text in the file; "(none)" if the file does not set it.
 inline std::string value_in(const ConfigValues& values, const std::string& option) {
   const auto found = values.options.find(find_option(option));
   return found == values.options.end() ? "(none)" : found->second.value;

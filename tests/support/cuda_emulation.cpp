@@ -17,7 +17,7 @@ uint3 blockIdx;
 dim3 blockDim;
 dim3 gridDim;
 
-// Sanitizers follow the change of stacks if they are told of it; where they are linked in, that is.
+// Sanitizers, if linked in, must be notified of stack switches.
 extern "C" {
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom,
                                                           std::size_t bytes);
@@ -33,13 +33,13 @@ namespace ddprun::test {
 
 namespace {
 
-constexpr unsigned kThreadsMax = 1024;  // of a block, on every device
+constexpr unsigned kThreadsMax = 1024;  // per block, on every device
 constexpr unsigned kLanes = 32;
 
-/// A stack, and where on it something goes on.
+/// A stack and a saved position on it.
 class Fiber {
  public:
-  /// The one that calls.
+  /// The calling context.
   Fiber() : tsan_(__tsan_get_current_fiber == nullptr ? nullptr : __tsan_get_current_fiber()) {}
 
   /// `entry` never returns.
@@ -61,7 +61,7 @@ class Fiber {
     if (owned_ && tsan_ != nullptr) __tsan_destroy_fiber(tsan_);
   }
 
-  /// Goes on at `other`; returns when something goes on here.
+  /// Switches to `other`; returns when another context switches back.
   void switch_to(Fiber& other) {
     other.came_from_ = this;
     if (__sanitizer_start_switch_fiber != nullptr)
@@ -71,7 +71,7 @@ class Fiber {
     arrive();
   }
 
-  /// The first thing on a new stack, and the one after each return to an old one.
+  /// Runs first on a new stack, and after each return to an old one.
   void arrive() {
     if (__sanitizer_finish_switch_fiber == nullptr) return;
     __sanitizer_finish_switch_fiber(fake_stack_, &came_from_->bottom_, &came_from_->bytes_);
@@ -106,20 +106,20 @@ struct Thread {
   State state = State::running;
   uint3 index{};
   Fiber* fiber = nullptr;
-  WarpCall call;  ///< where it waits; of a barrier without a mask
+  WarpCall call;  ///< position at which it waits; of a barrier without a mask
   std::uint64_t given = 0;
   LaneValues gathered{};
 };
 
-/// Those without a thread of their own, and all that there are: making one costs more than most
-/// kernels of a test. Whose turn it is has them.
+/// Idle fibers and all fibers; they are reused because creating one costs more than most kernels of
+/// a test. Owned by the kernel that is running.
 struct Fibers {
   std::deque<Fiber> all;
   std::vector<Fiber*> idle;
 };
 
-/// A grid under way. A fiber runs one thread after another as long as none has to wait; where one
-/// has, it stays its own, and another fiber goes on with the next threads.
+/// A running grid. A fiber runs threads one after another until one has to wait; it then stays with
+/// that thread, and another fiber runs the next threads.
 class Grid {
  public:
   Grid(const KernelShape& shape, const std::function<void()>& thread, Fibers& fibers)
@@ -142,10 +142,10 @@ class Grid {
   LaneValues gather(const WarpCall& call, std::uint64_t value);
   unsigned current() const { return current_; }
 
-  /// The fiber that has been given threads to start.
+  /// The fiber to start further threads.
   Fiber& starting() { return *starting_; }
 
-  /// Starts threads on this fiber, and leaves it.
+  /// Starts threads on this fiber, and switches away from it.
   void serve(Fiber& own);
 
  private:
@@ -162,15 +162,15 @@ class Grid {
   Fibers& fibers_;
   Fiber* starting_ = nullptr;
   std::vector<Thread> threads_;
-  std::deque<unsigned> ready_;  ///< have what they waited for
-  unsigned next_ = 0;           ///< to be started
+  std::deque<unsigned> ready_;  ///< threads whose wait is over
+  unsigned next_ = 0;           ///< threads to be started
   unsigned ended_ = 0;
   unsigned at_barrier_ = 0;
   unsigned current_ = 0;
   std::exception_ptr failure_;
 };
 
-/// One kernel at a time; whose turn it is, its grid, and what is used again by the next one.
+/// Runs one kernel at a time. State of its grid, and objects that the next kernel reuses.
 std::mutex turn;
 Grid* grid = nullptr;
 Fibers fibers;
@@ -198,8 +198,8 @@ void Grid::run_block(uint3 index) {
   if (ended_ < threads_.size()) throw KernelError(describe_waiting());
 }
 
-/// What goes on when the fiber that calls cannot: one with threads to be started, the one of a
-/// thread that has what it waited for, or, if there is neither, the one that called run().
+/// The context to switch to if the calling fiber cannot continue: a fiber with threads to start,
+/// one whose thread no longer waits or, without either, the caller of run().
 Fiber& Grid::choose_next() {
   if (failure_ || (next_ == threads_.size() && ready_.empty())) return main_;
   if (next_ == threads_.size()) {
@@ -259,12 +259,12 @@ void Grid::wait_for_block(SourceLocation where) {
   }
 }
 
-/// If all threads of the warp that begins with `first` and that the mask names are there, they get
-/// each other's values, and those that have waited go on.
+/// If all threads of `mask` in the warp that begins with `first` have arrived, exchanges their
+/// values and resumes those that wait.
 bool Grid::complete_warp_call(unsigned first, const WarpCall& call) {
   LaneValues values{};
   const auto takes_part = [&](unsigned lane) { return (call.mask >> lane & 1U) != 0; };
-  // The last lane mostly comes last: if it is missing, the search ends at once.
+  // The last lane usually arrives last: if it is missing, the search ends at once.
   for (unsigned lane = kLanes; lane-- > 0;) {
     if (!takes_part(lane)) continue;
     if (first + lane >= threads_.size()) {
@@ -348,7 +348,7 @@ void run_grid(const KernelShape& shape, const std::function<void()>& thread) {
   try {
     own.run();
   } catch (...) {
-    // Threads that wait for ever keep their fibers.
+    // Threads that wait forever keep their fibers.
     fibers = {};
     throw;
   }

@@ -1,12 +1,10 @@
-// Runs CUDA kernels on the processor, so that they are executed where there is no GPU and the
-// sanitizers watch what they read and write. Included before a kernel's source, in place of nvcc's
-// own headers: it declares what a kernel finds on a device.
+// Runs CUDA kernels on the CPU, for machines without a GPU and for sanitizers. Included before a
+// kernel's source instead of nvcc's headers; declares what kernels use on a device.
 //
 // The blocks of a grid run one after another, the threads of a block as fibers: a thread runs until
-// it waits for others. Where those never come (a barrier or a shuffle that threads have gone round,
-// or that they are in at different places) that is an error, and says who waits where. Threads can
-// be made to run in the opposite order, which changes the result where a barrier is missing. One
-// kernel runs at a time.
+// it waits for others. A wait that cannot end (some threads skip a barrier or shuffle, or are in
+// one at another place) is an error that lists the waiting threads. Threads can also run in the
+// opposite order, which changes the result if a barrier is missing. One kernel runs at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,12 +19,12 @@
 #include <string>
 #include <tuple>
 
-// One kernel runs at a time, so that a block's memory can be what the compiler has for it.
+// Since one kernel runs at a time, the memory of a block is static.
 #undef __shared__
 #define __shared__ static
 #define __launch_bounds__(...)
 
-// The calling thread's.
+// Position of the calling thread.
 extern uint3 threadIdx;
 extern uint3 blockIdx;
 extern dim3 blockDim;
@@ -35,7 +33,7 @@ inline constexpr int warpSize = 32;
 
 namespace ddprun::test {
 
-/// A kernel did what would hang or go wrong on a device.
+/// A kernel did something that would hang or fail on a device.
 class KernelError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -44,10 +42,10 @@ class KernelError : public std::runtime_error {
 struct KernelShape {
   dim3 grid = {1, 1, 1};
   dim3 block = {1, 1, 1};
-  bool backwards = false;  ///< the last thread first, and the last block
+  bool backwards = false;  ///< last thread and last block first
 };
 
-/// A call's place in the sources; std::source_location is missing with clang 14.
+/// Position of a call in the source; clang 14 has no std::source_location.
 struct SourceLocation {
   const char* file = "";
   unsigned line = 0;
@@ -58,7 +56,7 @@ struct SourceLocation {
   }
 };
 
-/// Threads of a warp that take part in something, as the bits of a mask; and what for.
+/// Threads of a warp that take part in an operation, as bits of a mask, and the operation.
 struct WarpCall {
   unsigned mask = 0;
   const char* name = "";
@@ -67,27 +65,27 @@ struct WarpCall {
 
 using LaneValues = std::array<std::uint64_t, 32>;
 
-/// Waits for all threads of the mask, and returns what they gave.
+/// Waits for all threads of the mask, and returns their values.
 LaneValues gather_lanes(const WarpCall& call, std::uint64_t value);
 
-/// The calling thread's place in its warp.
+/// Lane of the calling thread in its warp.
 int own_lane();
 
 void wait_for_block(SourceLocation where);
 
-/// Runs `thread` once for each thread of the grid. Throws KernelError, also for what no device
-/// would launch, and what `thread` throws.
+/// Runs `thread` once for each thread of the grid. Throws KernelError, also for shapes that no
+/// device would launch, and exceptions of `thread`.
 void run_grid(const KernelShape& shape, const std::function<void()>& thread);
 
-/// Frees the fibers that are kept for the next kernel. ThreadSanitizer takes them for threads, and
-/// ends a process that starts threads after it was forked from one with several.
+/// Frees the fibers kept for the next kernel. ThreadSanitizer counts them as threads, and ends a
+/// process that starts threads after it was forked from a process with several.
 void free_fibers();
 
-/// As kernel<<<shape>>>(arguments...), and waits for its end.
+/// Like kernel<<<shape>>>(arguments...); waits for its end.
 template <typename... Parameters, typename... Arguments>
 void run_kernel(const KernelShape& shape, void (*kernel)(Parameters...),
                 const Arguments&... arguments) {
-  // Before CUDA 12.1 no device takes more.
+  // Limit of devices before CUDA 12.1.
   static_assert((sizeof(Parameters) + ... + 0) <= 4096, "parameters of a kernel: at most 4 KiB");
   const std::tuple<Parameters...> values(arguments...);
   run_grid(shape, [&] { std::apply(kernel, values); });

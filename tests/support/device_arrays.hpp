@@ -1,4 +1,4 @@
-// Arrays of a Compute as vectors of doubles, whatever their type, and random ones.
+// Converts arrays of a Compute of any type from and to vectors of doubles, also random ones.
 #pragma once
 
 #include "trainers/compute/compute.hpp"
@@ -13,14 +13,14 @@ namespace ddprun::test {
 
 using Doubles = std::vector<double>;
 
-/// Uniform within -1 and 1.
+/// Uniform in [-1, 1].
 inline Doubles random_doubles(std::size_t count, std::mt19937& random) {
   Doubles values(count);
   for (double& value : values) value = static_cast<double>(random() >> 8) * 0x1p-23 - 1;
   return values;
 }
 
-/// The values on the device, rounded to the nearest of `type`.
+/// Returns an array on the device with the values rounded to nearest in `type`.
 inline trainer::Array on_device(trainer::Compute& compute, const Doubles& values, DataType type) {
   trainer::Array exact = compute.allocate(values.size(), type);
   const auto copy = [&](const auto& elements) {

@@ -1,4 +1,4 @@
-// Process groups of ranks that are threads of this process and have a CUDA device of the fake each.
+// Process groups of ranks that are threads of this process, each with a fake CUDA device.
 #pragma once
 
 #include "tests/support/emulated_kernels.hpp"
@@ -22,7 +22,7 @@
 
 namespace ddprun::test {
 
-/// All of them are on this one, as several NCCL communicators' ranks cannot be.
+/// All ranks use this device, which the ranks of real NCCL communicators cannot do.
 inline constexpr Device kDevice{.kind = Device::Kind::cuda, .index = 0};
 
 inline nccl::Libraries fake_libraries() {
@@ -51,7 +51,7 @@ inline std::vector<ProcessGroup> device_ranks(
   return create_in_process_groups(std::move(backends), options);
 }
 
-/// One of the fake's.
+/// A stream of the fake.
 class Stream {
  public:
   Stream() { fake_cuda().stream_create(&stream_, cudaStreamNonBlocking); }
@@ -65,14 +65,14 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Waits for threads that hung to free what they have, which nobody else waits for.
+/// Waits until threads that hung have freed their resources.
 inline bool are_devices_free() {
   const auto deadline = Deadline::after(std::chrono::seconds(60));
   while (fake_cuda_objects() > 0 && !deadline.passed()) std::this_thread::yield();
   return fake_cuda_objects() == 0;
 }
 
-/// For the length of a test: it leaves nothing on the devices, and takes its faults back.
+/// Checks at its destruction that the test left nothing on the devices, and resets the faults.
 class CleanDevices {
  public:
   CleanDevices() = default;
@@ -91,7 +91,7 @@ class CleanDevices {
   const int misuses_ = fake_misuses();
 };
 
-/// `data` said to be on a device.
+/// Returns `data` as a buffer on a device.
 template <typename Element>
 Buffer on_device(std::vector<Element>& data, Device device = kDevice) {
   Buffer buffer = as_buffer(data.data(), data.size());

@@ -1,5 +1,5 @@
-// An agent's and a coordinator's half of a connection without a connection: bytes are carried by
-// hand, whole, in pieces, or changed on their way.
+// Both ends of a connection between agent and coordinator, without sockets: the test passes the
+// bytes on whole, in pieces, or changed.
 #pragma once
 
 #include "rendezvous/membership/dialogue.hpp"
@@ -18,7 +18,7 @@ inline security::Secret secret_of(char letter) {
 
 class Dialogues {
  public:
-  /// Gets what one side sends, and who that is; returns what arrives.
+  /// Gets the bytes that one side sends, and the side; returns the bytes to deliver.
   using Carry = std::function<std::string(std::string bytes, bool is_from_agent)>;
 
   struct Sides {
@@ -31,7 +31,7 @@ class Dialogues {
         coordinator(sides.coordinator, std::string(security::kDigestBytes, nonce)),
         carry_(std::move(carry)) {}
 
-  /// Until neither side has anything to send, in pieces of so many bytes.
+  /// Passes bytes in pieces of this size until no side has anything to send.
   void run(std::size_t piece = std::string::npos) {
     for (bool has_sent = true; has_sent;) {
       has_sent = pass(agent.take_outgoing(), true, piece);
@@ -41,7 +41,7 @@ class Dialogues {
 
   membership::AgentDialogue agent;
   membership::CoordinatorDialogue coordinator;
-  std::vector<membership::NodeMessage> said_by_agent;  ///< as the other side has heard it
+  std::vector<membership::NodeMessage> said_by_agent;  ///< as received by the other side
   std::vector<membership::CoordinatorMessage> said_by_coordinator;
 
  private:

@@ -1,6 +1,6 @@
-// The main of every test program. Beyond running the tests it checks that they left nothing behind:
-// no child process, no open descriptor, no file in the temporary folder (TMPDIR, which is the
-// program's own while it runs).
+// The main of every test program. After the tests it checks that they left no child process, no
+// open descriptor, and no file in the temporary folder (TMPDIR, which is the program's own while it
+// runs).
 #define DOCTEST_CONFIG_IMPLEMENT
 #include "tests/support/skip.hpp"
 
@@ -31,8 +31,8 @@ std::set<std::string> open_descriptors() {
   return open;
 }
 
-/// Names each test case as it starts, so that the output of a program that was killed at its time
-/// limit ends with the case that did not end.
+/// Prints the name of each test case at its start, so that the output of a program killed at its
+/// time limit ends with the unfinished case.
 struct StartedCases : doctest::IReporter {
   explicit StartedCases(const doctest::ContextOptions&) {}
   void test_case_start(const doctest::TestCaseData& test) override {
@@ -71,15 +71,15 @@ int main(int argc, char** argv) {
 
   int result = context.run();
 
-  // A child that a test killed but has not reaped counts as left behind, too.
+  // A child that a test killed but did not reap counts as left behind, too.
   const pid_t child = ::waitpid(-1, nullptr, WNOHANG);
   if (child >= 0 || errno != ECHILD) result |= complain("a child process");
   for (const auto& descriptor : open_descriptors()) {
     if (!open_before.contains(descriptor)) result |= complain("descriptor " + descriptor);
   }
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    // The thread sanitizer makes one as a program starts and removes it at once; a guardian that is
-    // told to end in that moment cannot.
+    // The thread sanitizer creates this file at the start of a program and removes it at once; a
+    // guardian that is ended at that moment cannot.
     if (entry.path().filename().string().rfind("tsan.rodata.", 0) == 0) continue;
     result |= complain("file " + entry.path().string());
   }

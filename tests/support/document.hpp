@@ -1,4 +1,4 @@
-// What documents show as code, for tests which compile and run that very code.
+// Extracts the code of documents, for tests that compile and run it.
 #pragma once
 
 #include <fstream>
@@ -12,7 +12,7 @@ inline std::string read_source(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The C++ code that a document shows, its blocks with a line between them.
+/// Returns the C++ blocks of a document, separated by an empty line.
 inline std::string code_shown_in(const std::string& document) {
   const std::string begin = "```cpp\n";
   const std::string text = read_source(document);
@@ -24,7 +24,7 @@ inline std::string code_shown_in(const std::string& document) {
   return code;
 }
 
-/// What stands in the unnamed namespace of a test's source.
+/// Returns the content of the unnamed namespace of a test's source.
 inline std::string code_compiled_in(const std::string& source) {
   const std::string begin = "\nnamespace {\n\n";
   const std::string text = read_source(source);

@@ -1,8 +1,9 @@
-// A training that can be held to account: elastic_worker FOLDER SEED
-// Every rank writes down which samples it uses before each step and the parameters after it, so
-// that whoever kills workers and nodes can count afterwards. All sums are of integers, so the
-// parameters at the end are known, whatever happened. In FOLDER:
-//   lives               a line for each life of the workers: STEP RANKS, the step it goes on after
+// A training whose use of samples can be checked:
+//   elastic_worker FOLDER SEED
+// Every rank records the samples that it uses before each step and the parameters after it, so that
+// a test that kills workers and nodes can count afterwards. All sums are of integers, so the final
+// parameters are known in any case. In FOLDER:
+//   lives               a line for each start of the workers: STEP RANKS, the step it resumes from
 //   ledger.LIFE.RANK    "use STEP EPOCH SAMPLE ...", "after STEP WEIGHT ..."
 //   final               the parameters at the end
 #include <ddprun/checkpoint.hpp>
@@ -27,7 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kEpochs = 3;
 constexpr std::size_t kWeights = 5;
-// For the schedule to fall into the middle of something: what a backward pass takes.
+// Simulates the duration of a backward pass, so that kills of the schedule interrupt it.
 constexpr auto kComputation = std::chrono::milliseconds(1);
 
 using Weights = std::array<float, kWeights>;
@@ -45,7 +46,7 @@ std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// The life that begins: how many there have been, counted by rank 0, the one writer.
+/// Number of this start of the workers, counted by rank 0, the only writer.
 std::int64_t begin_life(const fs::path& folder, ProcessGroup& group, std::int64_t step) {
   std::int64_t life = 0;
   if (group.rank() == 0) {
@@ -65,7 +66,7 @@ class Training {
         checkpoints_(folder_ / "checkpoints"),
         sampler_(options_of(seed), group.size(), group.rank()),
         save_every_(1 + seed % 4) {
-    // Everybody reads what nobody writes any more.
+    // All ranks read data that no rank writes any more.
     if (group.rank() == 0) checkpoints_.claim();
     group.barrier().wait();
     if (const auto newest = checkpoints_.load_newest()) {
@@ -128,7 +129,7 @@ class Training {
     }
   }
 
-  /// Whole lines, each of which outlives this process.
+  /// Writes whole lines, which survive this process.
   template <typename Numbers>
   void write(const char* what, const Numbers& numbers) {
     std::ostringstream line;

@@ -1,4 +1,4 @@
-// Runs of several agents on this machine that know nothing but etcd and elect their host.
+// Runs of several agents on this machine with an elected host; they know only etcd's endpoint.
 #pragma once
 
 #include "tests/support/launch.hpp"
@@ -17,7 +17,7 @@ namespace ddprun::test {
 inline constexpr const char* kNoEtcd = "etcd is not installed (Debian: etcd-server)";
 inline constexpr const char* kHosts = "this node hosts the rendezvous";
 
-/// Agents at loopback addresses of their own, which know nothing but etcd.
+/// Agents at their own loopback addresses, which know only etcd's endpoint.
 class ElectedRun {
  public:
   ElectedRun(std::string endpoints, std::string nnodes, std::string script,
@@ -42,14 +42,14 @@ class ElectedRun {
     return *nodes_.back();
   }
 
-  /// This agent has been elected before any other starts.
+  /// Starts an agent and waits until it is elected.
   Program& start_host(int number) {
     auto& host = start(number);
     REQUIRE(host.read_until_contains(kHosts));
     return host;
   }
 
-  /// To be called when all have ended.
+  /// Call after all agents have ended.
   void check_that_nothing_is_left(const WorkerFolder& workers) const {
     for (const auto& node : nodes_) CHECK(node->leaves_no_process());
     CHECK_FALSE(workers.has_met_twice());
@@ -64,8 +64,8 @@ class ElectedRun {
   std::vector<std::unique_ptr<Program>> nodes_;
 };
 
-/// Three nodes with workers in the same round; the first hosts the rendezvous. They come one by
-/// one, as ranks go by that: the second node has rank 1.
+/// Three nodes with workers in the same round; the first hosts the rendezvous. They start in order,
+/// since ranks follow it: the second node has rank 1.
 struct Three {
   explicit Three(ElectedRun& run)
       : host(run.start_host(2)), second(run.start(3)), third(start_third(run)) {

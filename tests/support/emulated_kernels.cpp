@@ -30,8 +30,8 @@ cudaError_t add(std::span<const cuda::Piece> pieces, DataType from, cudaStream_t
   return cuda::add_pieces(pieces, from, run_on(stream));
 }
 
-/// Fewer blocks than on a device: they run one after another, and their number is not the kernels'
-/// affair.
+/// Fewer blocks than on a device: they run one after another, and kernels do not depend on their
+/// number.
 constexpr KernelShape kExamShape{.grid = {3, 1, 1}, .block = {cuda::kExamThreads, 1, 1}};
 
 cudaError_t fill(std::uint64_t* words, std::size_t count, std::uint64_t round,

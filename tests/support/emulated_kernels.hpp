@@ -1,4 +1,4 @@
-// Our own kernels for the fake's devices: the real ones, on the processor.
+// The project's kernels for the fake CUDA devices, run on the CPU.
 #pragma once
 
 #include "worker_runtime/cuda/exam_kernels.hpp"

@@ -1,4 +1,4 @@
-// Workers that have ended, and the time at which they did, for tests of what is told of them.
+// Exited workers and the time of their exit, for tests of reports.
 #pragma once
 
 #include "launcher/report/event.hpp"

@@ -18,7 +18,7 @@ namespace ddprun::test {
 
 namespace {
 
-/// What the server answers before it closes the connection; empty if it is not there.
+/// Returns what the server sends before it closes the connection; empty if it is unavailable.
 std::string converse(int port, const std::string& request) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -39,7 +39,7 @@ std::string converse(int port, const std::string& request) {
   return answer;
 }
 
-/// The body of the answer to a request with this one; empty if there is none.
+/// Returns the body of the response to a request with this body; empty without a response.
 std::string ask(int port, const std::string& path, const std::string& body) {
   const auto answer = converse(port, "POST " + path + " HTTP/1.0\r\nContent-Length: " +
                                          std::to_string(body.size()) + "\r\n\r\n" + body);
@@ -47,7 +47,7 @@ std::string ask(int port, const std::string& path, const std::string& body) {
   return begin == std::string::npos ? "" : answer.substr(begin + 4);
 }
 
-/// The first value of this name in an answer, which is a text.
+/// Returns the first string value of this name in a response.
 std::string text_in(const std::string& json, const std::string& name) {
   const auto before = "\"" + name + "\":\"";
   const auto found = json.find(before);

@@ -1,5 +1,5 @@
-// A real etcd on free ports of the loopback address, with its data in a temporary folder: alone, or
-// several as a cluster.
+// A real etcd on free ports of the loopback address, with its data in a temporary folder: a single
+// member or a cluster.
 #pragma once
 
 #include "tests/support/free_port.hpp"
@@ -13,68 +13,68 @@
 
 namespace ddprun::test {
 
-/// The command of a member at these addresses ("10.0.0.1:2379"). `cluster` are all members, as
-/// "NAME=URL,..." with the addresses for each other.
+/// Returns the command of a member at these addresses ("10.0.0.1:2379"). `cluster` lists all
+/// members as "NAME=URL,..." with their peer addresses.
 std::vector<std::string> etcd_command(const std::string& name, const std::string& client,
                                       const std::string& peer, const std::string& cluster,
                                       const std::string& data_folder);
 
-/// Paths of PEM files with which a server uses TLS, and requires certificates of its clients.
+/// Paths of PEM files with which a server uses TLS and requires client certificates.
 struct EtcdTls {
   std::string certificate;
   std::string key;
-  std::string authority;  ///< which signs certificates of clients
+  std::string authority;  ///< signs client certificates
 };
 
 class EtcdServer {
  public:
-  /// False where etcd is not installed.
+  /// Returns false if etcd is not installed.
   static bool is_installed();
 
-  /// Alone, started, and healthy. Throws std::runtime_error if it does not come to that.
+  /// Starts a single member and waits until it is healthy. Throws std::runtime_error on failure.
   EtcdServer();
 
-  /// The same, with TLS at its endpoint. This class itself uses another port, without TLS.
+  /// The same, with TLS at its endpoint. This class itself uses another port without TLS.
   explicit EtcdServer(const EtcdTls& tls);
 
-  /// To become a member of a cluster.
+  /// Prepares a member of a cluster.
   explicit EtcdServer(std::string name);
 
-  /// How it stands in the list of a cluster's members.
+  /// Its entry in the member list of a cluster.
   std::string entry() const { return name_ + "=http://" + peer(); }
 
   std::string endpoint() const { return "127.0.0.1:" + port_.text(); }
   int port() const { return port_.number(); }
   std::string port_text() const { return port_.text(); }
 
-  /// At once, as when its machine is lost. The data stay.
+  /// Kills the server, as a loss of its machine would. Its data remain.
   void kill();
 
-  /// Again, as the only member, until it is healthy.
+  /// Starts it again as a single member and waits until it is healthy.
   void start();
 
-  /// Again, as a member of `cluster`, which is not healthy before most of them are there.
+  /// Starts it again as a member of `cluster`, which is not healthy before a majority is started.
   void join(const std::string& cluster);
   void await_health() const;
 
   void signal(int number) const { process_->signal(number); }
 
-  /// Whether the cluster goes by its word at present.
+  /// Returns whether it is the leader at present.
   bool is_leader() const;
 
-  /// The keys that begin like this, with their values, as lines of "key value".
+  /// Returns the keys with this prefix and their values, as lines of "key value".
   std::vector<std::string> keys(const std::string& prefix) const;
 
-  /// The value of one key; empty if there is none.
+  /// Returns the value of a key; empty if absent.
   std::string value(const std::string& key) const;
 
   void remove(const std::string& key) const;
 
-  /// Overwrites a key, which then has no lease.
+  /// Overwrites a key, and removes its lease.
   void put(const std::string& key, const std::string& value) const;
 
  private:
-  /// For the requests of this class.
+  /// Endpoint for the requests of this class.
   int own_port() const { return tls_ ? plain_port_.number() : port_.number(); }
   std::vector<std::string> command(const std::string& cluster) const;
   std::string peer() const { return "127.0.0.1:" + peer_port_.text(); }
@@ -88,18 +88,18 @@ class EtcdServer {
   std::unique_ptr<Program> process_;
 };
 
-/// Three members, of which any two can decide.
+/// Three members, of which any two are a majority.
 class EtcdCluster {
  public:
-  /// Started, and healthy.
+  /// Starts the members and waits until they are healthy.
   EtcdCluster();
 
-  /// For --rdzv_endpoint, in the members' order.
+  /// Value for --rdzv_endpoint, in the order of the members.
   std::string endpoints() const;
 
   EtcdServer& operator[](int member) { return *members_[static_cast<std::size_t>(member)]; }
 
-  /// The one that leads; waits for one.
+  /// Returns the leader; waits until there is one.
   int leader() const;
 
   void start(int member) { (*this)[member].join(entries_); }

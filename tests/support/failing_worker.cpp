@@ -1,4 +1,4 @@
-// A worker that fails in the way its argument names.
+// A worker that fails in the way given by its argument.
 #include <ddprun/error.hpp>
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker.hpp>
@@ -19,13 +19,13 @@ volatile int sink = 0;
 __attribute__((noinline)) int overflow_stack(int depth) {
   volatile char frame[4096];
   frame[0] = static_cast<char>(depth);
-  if (sink < 0) return 0;  // never, which the compiler cannot know
+  if (sink < 0) return 0;  // never, but the compiler cannot know
   return overflow_stack(depth + 1) + frame[0];
 }
 
 int fail(const std::string& how) {
   if (how == "exception") throw std::runtime_error("no \"such\" layer\nat all");
-  // As LibTorch's exceptions speak.
+  // Like the text of LibTorch's exceptions.
   if (how == "libtorch")
     throw std::runtime_error(
         "sizes differ\n\nException raised from f at g.cpp:1 (most recent "

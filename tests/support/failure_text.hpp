@@ -1,4 +1,4 @@
-// What a rank says when a call of its fails.
+// Error texts of ranks whose calls fail.
 #pragma once
 
 #include <ddprun/error.hpp>
@@ -21,8 +21,8 @@ inline std::string describe_failure(const std::function<void()>& call) {
   return "no failure";
 }
 
-/// What short waits for `work`, which does not end, say when they say `words`: the group's thread
-/// has to have begun it. After a minute whatever they say.
+/// Returns the error of short waits for `work`, which does not end, once it contains `words`: the
+/// group's thread must have begun it. After a minute returns any error.
 inline std::string said_with(const std::string& words, const Work& work) {
   const auto limit = Deadline::after(std::chrono::minutes(1));
   std::string said;

@@ -47,10 +47,10 @@ namespace {
 
 using Capture = std::shared_ptr<FakeCapture>;
 
-/// A stream's part in a capture.
+/// Part of a stream in a capture.
 struct Member {
   Capture capture;
-  std::vector<std::size_t> after;  ///< what it is given next comes after these
+  std::vector<std::size_t> after;  ///< predecessors of its next work
 };
 
 struct Books {
@@ -84,7 +84,7 @@ void add_all(std::vector<std::size_t>& to, const std::vector<std::size_t>& from)
     if (std::find(to.begin(), to.end(), node) == to.end()) to.push_back(node);
 }
 
-/// All that come before the work that is given to a stream with this `after`.
+/// All predecessors of the work that follows `after` on a stream.
 std::set<std::size_t> all_before(const FakeGraphParts& graph, std::vector<std::size_t> after) {
   std::set<std::size_t> found;
   while (!after.empty()) {
@@ -118,7 +118,7 @@ cudaError_t begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   if (stream == nullptr) return cudaErrorStreamCaptureUnsupported;
   if (member_of(stream) != nullptr) return cudaErrorIllegalState;
   const auto capture = std::make_shared<FakeCapture>();
-  // From 0 on: a program must not take an id for "none".
+  // Starts at 0, so that programs do not take an id for "none".
   capture->id = books().last_id++;
   capture->origin = stream;
   capture->mode = mode;

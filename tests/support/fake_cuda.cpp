@@ -24,10 +24,10 @@ namespace {
 std::atomic<int> objects = 0;
 thread_local int current_device = 0;
 
-/// One device, as far as streams do not show it.
+/// State of a device, except for its streams.
 struct FakeDevice {
   std::mutex mutex;
-  std::map<void*, std::size_t> memory;  ///< with its bytes
+  std::map<void*, std::size_t> memory;  ///< with its size
   double seconds = 0;
 };
 
@@ -36,19 +36,19 @@ FakeDevice& device_of(int index) {
   return all[static_cast<std::size_t>(index)];
 }
 
-/// For as long as `fault` is that device's.
+/// Blocks while `fault` is that of the device.
 void suffer(const std::atomic<int>& fault, int device) {
   while (fault == device) fault.wait(device);
 }
 
-/// Before the work: who waits for it looks at the clock afterwards.
+/// Called before the work: a waiting thread reads the clock afterwards.
 void take_time(int index) {
   FakeDevice& device = device_of(index);
   const std::lock_guard lock(device.mutex);
   device.seconds += cuda_faults().slow == index ? kFakeSlowness : 1;
 }
 
-/// After a work.
+/// Called after a work.
 void forget(int index) {
   FakeDevice& device = device_of(index);
   const std::lock_guard lock(device.mutex);
@@ -64,7 +64,7 @@ class FakeStream {
   explicit FakeStream(int device) : device_(device), thread_([this] { run(); }) {}
   FakeStream(const FakeStream&) = delete;
   FakeStream& operator=(const FakeStream&) = delete;
-  /// What was given is done first.
+  /// Completes pending work first.
   ~FakeStream() {
     give(nullptr);
     thread_.join();
@@ -100,7 +100,7 @@ class FakeStream {
   std::thread thread_;
 };
 
-/// What an event was recorded of: a new one each time.
+/// The position at which an event was recorded: a new one each time.
 class Moment {
  public:
   void come() {
@@ -123,13 +123,13 @@ class Moment {
   bool has_come_ = false;
 };
 
-/// Recorded in a capture or not.
+/// Recorded in a capture or outside.
 struct FakeEvent {
   std::shared_ptr<Moment> moment;
   std::shared_ptr<CapturedMoment> captured;
 };
 
-/// All that there are, with who made them.
+/// All of them, with the thread that created them.
 struct Streams {
   std::mutex mutex;
   std::map<cudaStream_t, std::thread::id> made;
@@ -189,8 +189,8 @@ cudaError_t synchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 
-/// Of a rank, which is a thread here: others' kernels may wait for it. Streams that are destroyed
-/// meanwhile have done what they were given.
+/// Waits for a rank, which is a thread here, since kernels of others may wait for it. Streams
+/// destroyed meanwhile have completed their work.
 cudaError_t synchronize_device() {
   if (const auto error = check_waiting_call(nullptr); error != cudaSuccess) return error;
   std::vector<std::shared_ptr<Moment>> moments;
@@ -333,7 +333,7 @@ int fake_cuda_objects() {
 }
 
 void launch_on(cudaStream_t stream, std::function<void()> work) {
-  // Nothing of a test is ever under way on the default stream.
+  // Tests never use the default stream.
   if (stream == nullptr) return work();
   if (capture_work(stream, work)) return;
   stream_of(stream).give(std::move(work));

@@ -1,5 +1,5 @@
-// CUDA devices made of this machine's memory and of a thread for each stream, for what is to be
-// tested where there is no GPU. As CUDA's runtime they are the process' own.
+// Fake CUDA devices for tests without a GPU: memory of this machine and a thread for each stream.
+// Like CUDA's runtime they belong to the process.
 #pragma once
 
 #include "worker_runtime/cuda/cuda_calls.hpp"
@@ -13,13 +13,13 @@ const cuda::CudaCalls& fake_cuda();
 
 inline constexpr int kFakeDevices = 2;
 
-/// What is wrong with which device, until it is taken back.
+/// Fault of a device, until it is reset.
 struct CudaFaults {
   static constexpr int kNone = -1;
-  std::atomic<int> closed = kNone;     ///< no stream of it is ever made
-  std::atomic<int> silent = kNone;     ///< nothing that it is given is ever done
-  std::atomic<int> forgetful = kNone;  ///< a bit of its largest memory is 1, whatever is written
-  std::atomic<int> slow = kNone;       ///< each work takes it kFakeSlowness times as long
+  std::atomic<int> closed = kNone;     ///< creating a stream hangs
+  std::atomic<int> silent = kNone;     ///< its work never completes
+  std::atomic<int> forgetful = kNone;  ///< a bit of its largest memory stays 1
+  std::atomic<int> slow = kNone;       ///< each work takes kFakeSlowness times as long
 
   void take_back() {
     forgetful = slow = silent = closed = kNone;
@@ -29,14 +29,14 @@ struct CudaFaults {
 };
 CudaFaults& cuda_faults();
 
-/// How long a device has worked, by a clock of its own: as long for each work.
+/// Working time of a device by a clock of its own; equal for each work.
 double fake_seconds(int device);
 inline constexpr int kFakeSlowness = 5;
 
-/// Streams, events and pieces of memory that have not been freed.
+/// Number of streams, events and memory blocks that have not been freed.
 int fake_cuda_objects();
 
-/// Lets `stream` of the fake carry `work` out in its turn; CUDA's kernels are that.
+/// Runs `work` on `stream` of the fake in order, like a CUDA kernel.
 void launch_on(cudaStream_t stream, std::function<void()> work);
 
 }  // namespace ddprun::test

@@ -25,17 +25,17 @@ namespace {
 std::atomic<int> communicators = 0;
 std::atomic<int> aborted = 0;
 
-/// One rank's part. Its stream's works hold it, too.
+/// State of one rank. Works on its stream hold it, too.
 struct FakeComm {
   int rank = 0;
   std::mutex mutex;
   std::condition_variable changed;
-  std::optional<ProcessGroup> group;  ///< once all are there
+  std::optional<ProcessGroup> group;  ///< once all have arrived
   bool is_aborted = false;
   std::atomic<ncclResult_t> state = ncclInProgress;
-  std::atomic<int> graphs = 0;  ///< works of graphs that are still there
+  std::atomic<int> graphs = 0;  ///< number of works in live graphs
 
-  /// The end of a communicator waits for all graphs that it is part of.
+  /// The end of a communicator waits for all graphs that contain it.
   void await_graphs() {
     for (int left = graphs; left != 0; left = graphs) graphs.wait(left);
   }
@@ -47,7 +47,7 @@ struct FakeComm {
     changed.notify_all();
   }
 
-  /// As kernels whose peers have gone, or that have failed.
+  /// Blocks like kernels whose peers have gone or have failed.
   void spin_until_aborted() {
     std::unique_lock lock(mutex);
     changed.wait(lock, [this] { return is_aborted; });
@@ -60,7 +60,7 @@ Comm& comm_of(ncclComm_t comm) {
   return *reinterpret_cast<Comm*>(comm);
 }
 
-/// Who has come so far to which unique id.
+/// The ranks that have arrived at each unique id.
 struct Meetings {
   std::mutex mutex;
   int last = 0;
@@ -133,7 +133,7 @@ Buffer buffer_of(const void* data, std::size_t count, ncclDataType_t type) {
 
 using Body = std::function<void(ProcessGroup&)>;
 
-/// On the stream, as a kernel.
+/// Runs on the stream, like a kernel.
 ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, Body body) {
   const FakeNcclCall call(comm);
   const auto release = [own = comm_of(comm)] {
@@ -152,7 +152,7 @@ ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, Body body) {
       if (fault != ncclSuccess && comm->rank == 1) comm->state = fault;
       if (comm->state == ncclSuccess) return body(*group);
     } catch (const Error&) {
-      // A peer has aborted; of that a kernel knows nothing.
+      // A peer has aborted; a kernel does not detect that.
     }
     comm->spin_until_aborted();
   });

@@ -1,5 +1,5 @@
-// NCCL for the fake's devices: communicators of ranks that are threads of this process, over the
-// collectives of the in-process backend. What NCCL does wrong can be asked for.
+// NCCL for the fake devices: communicators of ranks that are threads of this process, based on the
+// collectives of the in-process backend. Tests can request errors of NCCL.
 #pragma once
 
 #include "worker_runtime/backends/nccl/nccl_calls.hpp"
@@ -10,18 +10,19 @@ namespace ddprun::test {
 
 const nccl::NcclCalls& fake_nccl();
 
-/// What goes wrong with each communicator, until it is taken back.
+/// Fault of each communicator, until it is reset.
 struct NcclFaults {
-  std::atomic<ncclResult_t> unique_id = ncclSuccess;   ///< what asking for one returns
-  std::atomic<ncclResult_t> collective = ncclSuccess;  ///< that rank 1 finds during its next one
+  std::atomic<ncclResult_t> unique_id = ncclSuccess;   ///< result of creating one
+  std::atomic<ncclResult_t> collective = ncclSuccess;  ///< found by rank 1 during its next
+                                                       ///< collective
   std::atomic<bool> hangs_in_abort = false;
-  std::atomic<ncclResult_t> revoke = ncclSuccess;  ///< what it returns
+  std::atomic<ncclResult_t> revoke = ncclSuccess;  ///< its result
   std::atomic<bool> hangs_in_revoke = false;
-  std::atomic<bool> is_revoke_endless = false;           ///< it comes back, and is never done
-  std::atomic<bool> hangs_in_id = false;                 ///< no unique id is ever made
-  std::atomic<ncclResult_t> allocation = ncclSuccess;    ///< what each returns
-  std::atomic<ncclResult_t> registration = ncclSuccess;  ///< what each of rank 1 returns
-  std::atomic<bool> only_seems_to_register = false;      ///< as with NCCL_LOCAL_REGISTER=0
+  std::atomic<bool> is_revoke_endless = false;           ///< the call returns but never completes
+  std::atomic<bool> hangs_in_id = false;                 ///< creating a unique id hangs
+  std::atomic<ncclResult_t> allocation = ncclSuccess;    ///< result of each
+  std::atomic<ncclResult_t> registration = ncclSuccess;  ///< result of each on rank 1
+  std::atomic<bool> only_seems_to_register = false;      ///< like NCCL_LOCAL_REGISTER=0
 
   void take_back() {
     unique_id = ncclSuccess;
@@ -39,10 +40,10 @@ struct NcclFaults {
 };
 NcclFaults& nccl_faults();
 
-/// How often communicators have been aborted rather than destroyed.
+/// Number of communicators that were aborted rather than destroyed.
 int fake_aborts();
 
-/// Communicators that have been neither destroyed nor aborted.
+/// Number of communicators that were neither destroyed nor aborted.
 int fake_communicators();
 
 }  // namespace ddprun::test

@@ -22,7 +22,7 @@ struct MemoryBooks {
   std::mutex mutex;
   std::set<void*> allocated;
   std::map<std::uintptr_t, Registered> registered;  ///< by handle
-  std::set<ncclComm_t> busy;                        ///< a thread is in a call of it
+  std::set<ncclComm_t> busy;                        ///< a thread is inside a call
   std::uintptr_t last_handle = 0;
   int registrations = 0;
   int without_copies = 0;
@@ -41,7 +41,7 @@ FakeNcclCall::FakeNcclCall(ncclComm_t comm) : comm_(comm) {
     const std::lock_guard lock(memory_books().mutex);
     if (!memory_books().busy.insert(comm).second) ++memory_books().misuses;
   }
-  // So that others that would come have time to.
+  // Leaves time for concurrent calls to arrive.
   std::this_thread::yield();
 }
 

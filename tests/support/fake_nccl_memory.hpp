@@ -1,5 +1,4 @@
-// Memory of the fake's NCCL: who has registered what with which communicator, and whether that goes
-// by NCCL's rules.
+// Memory of the fake NCCL: registrations with communicators, checked by NCCL's rules.
 #pragma once
 
 #include <nccl.h>
@@ -9,30 +8,29 @@
 
 namespace ddprun::test {
 
-/// Memory registered with communicators that have neither been revoked nor ended.
+/// Number of registrations with communicators that were neither revoked nor ended.
 int fake_registered();
-/// How often memory has ever been registered.
+/// Total number of registrations.
 int fake_registrations();
-/// All-reduces of memory that is registered on all ranks.
+/// Number of all-reduces of memory that is registered on all ranks.
 int fake_all_reduces_without_copies();
-/// Memory that was freed while it was registered, handles that are none of a live communicator's,
-/// calls of several threads at once that NCCL is not made for, all-reduces of memory that is
-/// registered on some ranks only.
+/// Number of errors: memory freed while registered, handles of no live communicator, concurrent
+/// calls that NCCL does not permit, all-reduces of memory that is registered on some ranks only.
 int fake_misuses();
 
-// What fake_nccl() is made of:
+// Parts of fake_nccl():
 
 ncclResult_t fake_mem_alloc(void** memory, std::size_t bytes);
 ncclResult_t fake_mem_free(void* memory);
 ncclResult_t fake_register(ncclComm_t comm, void* memory, std::size_t bytes, void** handle);
 ncclResult_t fake_deregister(ncclComm_t comm, void* handle);
 bool is_fake_registered(ncclComm_t comm, const void* memory, std::size_t bytes);
-/// The communicator is about to end.
+/// Called before the communicator ends.
 void forget_memory(ncclComm_t comm);
-/// On so many of all ranks it was of registered memory.
+/// Records an all-reduce of memory that is registered on this number of ranks.
 void note_all_reduce(std::int32_t registered, int ranks);
 
-/// A call of NCCL that looks at a communicator's list of memory, as long as it lasts.
+/// Marks a call of NCCL that reads a communicator's list of memory, for its duration.
 class FakeNcclCall {
  public:
   explicit FakeNcclCall(ncclComm_t comm);

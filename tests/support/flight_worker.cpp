@@ -1,20 +1,20 @@
-// A worker whose ranks come apart in their collectives:
+// A worker whose ranks diverge in their collectives:
 //   flight_worker BACKEND stop|late|kill|mismatch|message|meet|end|end-early
 //   flight_worker BACKEND throw|throw-entered|throw-apart
 //   flight_worker BACKEND end-first EVENTS
 //   stop      the last rank stops itself after a barrier; the others wait for it in an all_reduce
 //   late      the same, but it waits for a signal, in a function of its own
 //   kill      the same, but it is killed
-//   mismatch  rank 1 calls a broadcast where the others call an all_reduce
+//   mismatch  rank 1 calls a broadcast, the others call an all_reduce
 //   message   rank 0 waits for a message that the last rank does not send, the others for rank 0
-//   meet      the last rank does not come to the group at all
+//   meet      the last rank does not create the group
 //   end       the last rank returns after the barrier; the others wait for it in an all_reduce
-//   end-early  the same before it makes the group
-//   end-first  the same, and the others make the group once ddprun has written into its file
-//              EVENTS that it has ended
+//   end-early  the same before it creates the group
+//   end-first  the same, and the others create the group once ddprun has written into its file
+//              EVENTS that it has exited
 //   throw     rank 1 has a call queued when an exception ends it; the others wait for it
 //   throw-entered  the same with a call that has begun
-//   throw-apart  the same in a group of some ranks
+//   throw-apart  the same in a subgroup
 #include "rendezvous/control/flight_recorder.hpp"
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker.hpp>
@@ -37,7 +37,8 @@ using namespace ddprun;
 
 constexpr std::size_t kElements = 6'553'600;  // 25 MiB of float32
 
-/// Until `rank`, which is on this node and has made its group, has entered so many collectives.
+/// Waits until `rank`, which is on this node and has created its group, has entered this number of
+/// collectives.
 void await_entered(const WorkerEnv& env, int rank, std::uint64_t collectives) {
   const auto page = control::ControlPage::attach_again(*env.control_page_fd, env.control_page_slot);
   const auto deadline = Deadline::after(std::chrono::seconds(60));
@@ -50,10 +51,10 @@ void await_entered(const WorkerEnv& env, int rank, std::uint64_t collectives) {
   }
 }
 
-/// Nobody's call can end but by what happens to rank 1.
+/// Calls of all ranks can end only because of rank 1.
 int throw_with_call_under_way(const WorkerEnv& env, const GroupOptions& options,
                               const std::string& how) {
-  float value = 1;  // for as long as there is a group that may have a call of it under way
+  float value = 1;  // while a group with a pending call may exist
   auto group = ProcessGroup::create(env, options);
   if (how == "throw-apart") {
     std::vector<int> all(static_cast<std::size_t>(group.size()));
@@ -70,7 +71,7 @@ int throw_with_call_under_way(const WorkerEnv& env, const GroupOptions& options,
   return 0;
 }
 
-/// The others wait until the last rank's end has been noticed.
+/// The others wait until the exit of the last rank is detected.
 void await_last_end(const WorkerEnv& env, const char* events) {
   const std::string end =
       "\"event\":\"worker_exited\",\"attempt\":0,\"rank\":" + std::to_string(env.world_size - 1) +

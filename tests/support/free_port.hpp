@@ -1,4 +1,4 @@
-// A port at which a program of a test is to listen.
+// A free port for a program of a test to listen at.
 #pragma once
 
 #include "rendezvous/store/listener.hpp"
@@ -7,8 +7,8 @@
 
 namespace ddprun::test {
 
-/// Kept for as long as this lives: nobody else gets it by chance before the program asks for it, or
-/// between two programs that are to have it in turn.
+/// Reserved for the lifetime of this: no other process gets it by chance before the program binds
+/// it, or between two programs that use it in turn.
 class FreePort {
  public:
   FreePort() : reservation_(0) {}

@@ -1,4 +1,4 @@
-// The corpus of a fuzzer as a test that needs no fuzzer.
+// Runs the corpus of a fuzzer as a test without a fuzzer.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,8 +17,8 @@ namespace ddprun::test {
 
 using FuzzTarget = void (*)(std::span<const std::uint8_t> input);
 
-/// The target is run on each input of the folder, on each cut short, and on each with one byte
-/// changed, so many times. It aborts if a promise is broken.
+/// Runs the target on each input of the folder, on each truncated one, and on each with one byte
+/// changed, this number of times. The target aborts on a violation.
 inline void run_fuzz_corpus(const std::string& name, FuzzTarget target, int inputs_least,
                             int changes) {
   int inputs = 0;

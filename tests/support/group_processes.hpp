@@ -1,5 +1,5 @@
-// What tests of process groups over several processes have in common: a store to meet at, and what
-// their ranks say.
+// Common parts of tests of process groups over several processes: a store and the environment and
+// results of ranks.
 #pragma once
 
 #include "tests/support/failure_text.hpp"
@@ -22,8 +22,8 @@
 
 namespace ddprun::test {
 
-/// A store server in a process of its own, so that this one, which forks the ranks, has no threads:
-/// ThreadSanitizer cannot follow a child of a process that has.
+/// A store server in its own process, so that this one, which forks the ranks, has no threads:
+/// ThreadSanitizer does not support a forked child of a process with threads.
 class StoreProcess {
  public:
   StoreProcess() {
@@ -59,7 +59,7 @@ class StoreProcess {
   StoreEndpoint endpoint_;
 };
 
-/// That of a rank on the one node.
+/// Environment of a rank on a single node.
 inline WorkerEnv make_env(const StoreEndpoint& store, int rank, int size) {
   WorkerEnv env;
   env.rank = env.local_rank = rank;
@@ -69,7 +69,7 @@ inline WorkerEnv make_env(const StoreEndpoint& store, int rank, int size) {
   return env;
 }
 
-/// Rank `rank` of workers of which `on_nodes[n]` are on node n.
+/// Environment of `rank` among workers of which `on_nodes[n]` are on node n.
 inline WorkerEnv make_env(const StoreEndpoint& store, int rank, const std::vector<int>& on_nodes) {
   WorkerEnv env = make_env(store, rank, 0);
   env.node_count = static_cast<int>(on_nodes.size());
@@ -85,7 +85,7 @@ inline WorkerEnv make_env(const StoreEndpoint& store, int rank, const std::vecto
   return env;
 }
 
-/// Of little memory and patience.
+/// Options with little memory and short timeouts.
 inline GroupOptions small_group(Deadline::Duration timeout = std::chrono::seconds(60)) {
   GroupOptions options;
   options.backend = "host";

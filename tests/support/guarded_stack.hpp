@@ -6,17 +6,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Where that sanitizer is linked in.
+// For builds with that sanitizer.
 extern "C" __attribute__((weak)) void __asan_unpoison_memory_region(const volatile void* memory,
                                                                     std::size_t bytes);
 
 namespace ddprun::test {
 
-/// Memory below which there is a page that nobody may touch: a thread that needs more ends the test
-/// there and then.
+/// Memory with a protected page below it: a thread that needs more ends the test immediately.
 class GuardedStack {
  public:
-  /// Address space, until a thread comes so deep.
+  /// Address space; physical memory is used on demand.
   static constexpr std::size_t kBytes = 256 * 1024;
 
   GuardedStack() : guard_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) {
@@ -28,7 +27,7 @@ class GuardedStack {
       ::munmap(memory_, guard_ + kBytes);
       throw std::bad_alloc();
     }
-    // One that was here before may have been left in the middle of calls.
+    // A previous user of the memory may have been abandoned within calls.
     if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(bottom(), kBytes);
   }
   GuardedStack(const GuardedStack&) = delete;

@@ -1,4 +1,4 @@
-// A folder held by a descriptor, for tests.
+// Opens a folder and holds it by a descriptor, for tests.
 #pragma once
 
 #include "rendezvous/base/held_path.hpp"

@@ -1,4 +1,4 @@
-// Machines for tests that plan: their files, CPUs and variables are plain values.
+// Machines for tests of plans: their files, CPUs and variables are plain values.
 #pragma once
 
 #include "launcher/plan/host_facts.hpp"
@@ -11,7 +11,7 @@ namespace ddprun::test {
 
 using Files = std::map<std::string, FileKind>;
 
-/// A machine with four CPUs, no GPU, a python3 in PATH, and these files and variables.
+/// Returns a machine with four CPUs, no GPU, a python3 in PATH, and these files and variables.
 inline HostFacts host(Files files = {}, Variables variables = {}) {
   variables.emplace("PATH", "/usr/local/bin:/usr/bin");
   files.emplace("/usr/bin/python3", FileKind::executable);

@@ -7,7 +7,7 @@ import stat
 import struct
 import threading
 
-# Of linux/fuse.h.
+# From linux/fuse.h.
 LOOKUP, FORGET, GETATTR, OPEN, READ = 1, 2, 3, 14, 15
 RELEASE, FLUSH, INIT, INTERRUPT = 18, 25, 26, 36
 FOPEN_DIRECT_IO = 1

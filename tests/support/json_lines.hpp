@@ -1,4 +1,4 @@
-// Files of one JSON object a line, as the launcher's events and the trainer's metrics are.
+// Reads files with one JSON object per line, like the launcher's events and the trainer's metrics.
 #pragma once
 
 #include "tests/support/program.hpp"

@@ -1,4 +1,4 @@
-// Files that stand for libraries, where one is looked for but not loaded.
+// Creates files in place of libraries, for tests that search but do not load them.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,6 @@
-// Three steps of a small model with ddprun's DDP around it, for comparison with PyTorch's: prints
-// as one line of JSON this rank's batches, rank 0's first state, and after each step the gradients
-// and the state, by name.
+// Takes three steps of a small model with ddprun's DDP, for comparison with PyTorch's. Prints one
+// line of JSON: this rank's batches, rank 0's initial state, and the gradients and state after each
+// step, by name.
 #include <ddprun/torch.hpp>
 #include <ddprun/worker.hpp>
 

@@ -1,4 +1,4 @@
-// A limit on the address space of this process, as `ulimit -v` sets it.
+// A limit on the address space of this process, like `ulimit -v`.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@
 
 namespace ddprun::test {
 
-/// Leaves `bytes_left` more than the process has mapped; the old limit is back at the end.
+/// Leaves `bytes_left` beyond the mapped memory; the destructor restores the old limit.
 class LimitedAddressSpace {
  public:
   explicit LimitedAddressSpace(std::size_t bytes_left) {

@@ -1,4 +1,4 @@
-// A worker for tests of runs that are disturbed, and what must hold whatever befell them.
+// A worker for tests with faults, and invariants of its runs.
 #pragma once
 
 #include "tests/support/launch.hpp"
@@ -13,11 +13,11 @@
 
 namespace ddprun::test {
 
-/// Files that all workers of a run share.
+/// Files shared by all workers of a run.
 class WorkerFolder {
  public:
-  /// For sh: holds a lock for its rank while it lives, says where it is, and waits for the file
-  /// `gate` in this folder, which may depend on the worker's variables. Then `end` follows.
+  /// A script for sh: holds a lock for its rank, reports its node, waits for the file `gate` in
+  /// this folder, whose name can use the worker's variables, and then runs `end`.
   std::string script(const std::string& gate = "done", const std::string& end = "") const {
     return "exec 9>" + (folder_ / "rank") + "$RANK; flock -n 9 || echo $RANK >>" +
            (folder_ / "twice") + "; echo $$ >>" + (folder_ / "pid") +
@@ -28,10 +28,10 @@ class WorkerFolder {
 
   void open(const std::string& gate = "done") const { write_file(folder_ / gate, ""); }
 
-  /// Whether two workers with the same rank have ever lived at the same time.
+  /// Returns whether two workers of the same rank have ever run at the same time.
   bool has_met_twice() const { return !read_file(folder_ / "twice").empty(); }
 
-  /// The latest worker of that rank, once there is one; empty if none comes.
+  /// Returns the latest worker of that rank; empty if none starts in time.
   std::string pid_of(int rank) const {
     const auto file = folder_ / ("pid" + std::to_string(rank));
     return wait_until([&] { return !read_lines(file).empty(); }) ? read_lines(file).back() : "";
@@ -47,12 +47,11 @@ inline bool is_gone(const std::string& pid) {
   return read_file("/proc/" + pid + "/cmdline").empty();
 }
 
-/// Whether nodes have had workers in rounds of a certain size, since they were looked at last. How
-/// many such rounds there were is left open: a lease of a second may end by load alone.
+/// Returns whether nodes have had workers in rounds of a certain size since the last call. Any
+/// number of such rounds is accepted: with a lease of a second, load alone can end a round.
 class RoundWatch {
  public:
-  /// What `node` has said so far does not count any more. To be called before what brings on the
-  /// new round.
+  /// Discards the output of `node` so far. To be called before the cause of the new round.
   void forget(Program& node) {
     node.read_until([](std::string_view) { return false; }, std::chrono::seconds(0));
     seen_[&node] = node.output().size();

@@ -16,7 +16,7 @@ class Simulation : public SimulatedCuts {
     bool are_cuts_alone = false;
     bool do_cuts_stand = false;
     bool has_leftovers = false;
-    bool is_quiet = false;  ///< nothing else befalls the nodes
+    bool is_quiet = false;  ///< no other faults occur
   };
 
   Simulation(std::uint64_t seed, Kind kind)
@@ -40,7 +40,7 @@ class Simulation : public SimulatedCuts {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const int node = static_cast<int>(i);
       const int start = any(0, is_quiet_ ? 500 : 5000);
-      // The host is there as long as its coordinator.
+      // The host exists as long as its coordinator.
       after(are_cuts_alone_ && node == 0 ? 0 : start, [this, node] { boot(node); });
     }
     const auto faults_end = now_ + milliseconds(60'000);
@@ -80,7 +80,7 @@ class Simulation : public SimulatedCuts {
     for (int cuts = any(0, 4); cuts > 0; --cuts) cut_any_pair(std::chrono::hours(1));
   }
 
-  /// All nodes are there before the first round is formed.
+  /// All nodes join before the first round is formed.
   void choose_quiet() {
     settings_.nodes_max = static_cast<int>(nodes_.size());
     settings_.join_timeout = std::chrono::seconds(30);
@@ -108,7 +108,7 @@ class Simulation : public SimulatedCuts {
     }
   }
 
-  /// What one coordinator knows and the next one has to learn.
+  /// State of a coordinator that its successor must restore.
   void choose_for_successors() {
     if (seed_ % 3 == 0) settings_.restarts.window = std::chrono::seconds(20);
     if (seed_ % 2 == 0) return;

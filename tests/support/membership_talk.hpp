@@ -1,4 +1,4 @@
-// Drives a Coordination by hand: times in milliseconds from its start, nodes by number.
+// Drives a Coordination manually: times in milliseconds from its start, nodes by number.
 #pragma once
 
 #include "rendezvous/membership/coordination.hpp"
@@ -42,13 +42,13 @@ class Talk {
   void host_leaves(const std::string& reason, int now) {
     apply(membership::HostLeaves{reason}, now);
   }
-  /// Heartbeats of these nodes, so that only others are silent.
+  /// Sends heartbeats of these nodes, so that only others are silent.
   void beat(const std::vector<membership::NodeId>& nodes, int now) {
     for (const auto node : nodes) send(node, membership::Heartbeat{}, now);
   }
   void pass(int now) { apply(membership::TimePassed{}, now); }
 
-  /// What the node was told by the last event; nothing if not this kind of message.
+  /// Returns messages of this type that the last event sent to the node.
   template <typename Message>
   std::vector<Message> told(membership::NodeId node) const {
     std::vector<Message> messages;
@@ -68,8 +68,8 @@ class Talk {
     return false;
   }
 
-  /// The place of the first action of this kind among those of the last event; their number if
-  /// there is none.
+  /// Index of the first action of this type among those of the last event; the number of actions
+  /// without one.
   template <typename Action>
   std::size_t index_of() const {
     std::size_t index = 0;
@@ -96,7 +96,7 @@ class Talk {
 
   membership::Coordination coordination_;
   membership::Settings settings_;
-  mutable std::uint64_t last_instance_ = 0;  ///< each agent is another one
+  mutable std::uint64_t last_instance_ = 0;  ///< a different agent for each join
   std::vector<membership::CoordinatorAction> actions_;
 };
 

@@ -1,5 +1,5 @@
-// A network of made-up machines: a network namespace for each, on a bridge in one more. Only root
-// may make one, and not in every container.
+// A network of simulated machines: a network namespace for each, and one for a bridge. Needs root,
+// and is not permitted in every container.
 #pragma once
 
 #include "tests/support/program.hpp"
@@ -25,23 +25,24 @@ class Network {
     ip({"netns", "delete", bridge()});
   }
 
-  /// False if this is not permitted here.
+  /// Returns false if this is not permitted here.
   bool is_there() const { return is_there_; }
 
   std::string address(int number) const { return "10.77.0." + std::to_string(number); }
 
-  /// The command, to be run on the machine of that number (from 1).
+  /// Returns the command that runs on the machine of this number (from 1).
   std::vector<std::string> on(int number, const std::vector<std::string>& command) const {
     std::vector<std::string> arguments = {"ip", "netns", "exec", machine(number)};
     arguments.insert(arguments.end(), command.begin(), command.end());
     return arguments;
   }
 
-  /// Nothing reaches the machine or leaves it; nobody is told.
+  /// Drops all packets of the machine, without errors for any sender.
   void cut(int number) const { ip({"-n", bridge(), "link", "set", port(number), "down"}); }
   void mend(int number) const { ip({"-n", bridge(), "link", "set", port(number), "up"}); }
 
-  /// The machine can speak but hears nothing. False if that cannot be had here (package nftables).
+  /// Drops packets to the machine but not from it. Returns false if that is not possible here
+  /// (package nftables).
   bool deafen(int number) const {
     return nft(number,
                "add table inet deaf; add chain inet deaf in { type filter hook input priority 0; "
@@ -49,8 +50,8 @@ class Network {
   }
   void cure(int number) const { nft(number, "delete table inet deaf"); }
 
-  /// The machine and these others do not hear each other any more; the rest of the network stays as
-  /// it is. False if that cannot be had here.
+  /// Drops packets between the machine and these others; the rest of the network is not affected.
+  /// Returns false if that is not possible here.
   bool part(int number, const std::vector<int>& others) const {
     bool is_done = true;
     for (const int other : others) {

@@ -8,10 +8,10 @@ using namespace trainer;
 
 using Inputs = std::vector<Doubles>;
 
-/// The arrays of a batch normalisation: inputs input, scale, shift.
+/// Arrays of a batch normalisation: input, scale, shift.
 struct BatchNormRun {
   static constexpr std::size_t kRows = 70;    // more than a block sums at once
-  static constexpr std::size_t kColumns = 5;  // no multiple of any vector's length
+  static constexpr std::size_t kColumns = 5;  // not a multiple of any vector's length
 
   BatchNormRun(Compute& compute, DataType type, const Inputs& inputs)
       : output(compute.allocate(kRows * kColumns, type)),

@@ -8,7 +8,7 @@
 
 namespace ddprun::test {
 
-/// Zeros in memory of their own, as a reducer would give them.
+/// Zeroed memory of its own, as a reducer would provide.
 inline std::vector<trainer::Array> attach_gradients(trainer::Model& model) {
   std::vector<trainer::Array> gradients;
   for (trainer::Parameter* parameter : model.parameters()) {
@@ -34,7 +34,7 @@ inline Doubles values_of(const trainer::Place& place, const trainer::Matrix& mat
   return from_device(*place.compute, matrix.buffer());
 }
 
-/// Those of all parameters, one after another. Waits for the device.
+/// Gradients of all parameters, concatenated. Waits for the device.
 inline Doubles gradients_of(const trainer::Model& model) {
   Doubles all;
   for (const trainer::Parameter* parameter : model.parameters()) {

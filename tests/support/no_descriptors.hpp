@@ -1,4 +1,4 @@
-// While it lives this process can open no further descriptor.
+// Prevents this process from opening descriptors during its lifetime.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ class NoDescriptors {
  public:
   NoDescriptors() {
     REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
-    // Those that are open stay so, but the number of one that is closed cannot be had again.
+    // Open descriptors stay open, but the number of a closed one cannot be reused.
     const rlimit none{.rlim_cur = STDERR_FILENO + 1, .rlim_max = before_.rlim_max};
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
   }

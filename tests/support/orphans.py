@@ -22,7 +22,7 @@ def living_children():
     children = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            # Before the state: a process that ends between the two reads has no command line.
+            # Read before the state: a process that ends between the two reads has no command line.
             command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
             state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
         except (FileNotFoundError, ProcessLookupError):
@@ -38,7 +38,7 @@ def end_children(time_limit=0.0):
     deadline = time.monotonic() + time_limit
     left = []
     while children := living_children():
-        # One that was adopted during the last look has the same time as the others.
+        # A process adopted during the last search has the same time as the others.
         if time.monotonic() < deadline:
             time.sleep(LOOK_AGAIN)
             continue

@@ -1,4 +1,4 @@
-// A ddprun whose preflight finds what a test wants.
+// A ddprun with a preflight program of a test.
 #pragma once
 
 #include "tests/support/program.hpp"
@@ -9,7 +9,7 @@
 
 namespace ddprun::test {
 
-/// A copy of ddprun with `script` of sh beside it for ddprun-preflight, whose $1 is the file of its
+/// A copy of ddprun with `script`, run by sh, as its ddprun-preflight; $1 is the file of its
 /// report.
 class OtherPreflight {
  public:

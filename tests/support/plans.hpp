@@ -1,4 +1,4 @@
-// Plans of what is given on a command line, on a machine that tests make up.
+// Plans of command lines on simulated machines.
 #pragma once
 
 #include "launcher/plan/make_plan.hpp"

@@ -1,5 +1,5 @@
-// A worker for tests that does one thing, named by its first argument. Links the control page as
-// the worker runtime does.
+// A worker that performs one action, named by its first argument. Links the control page like the
+// worker runtime.
 #include "rendezvous/control/control_page.hpp"
 
 #include <csignal>
@@ -26,7 +26,7 @@ void say_ready(const char* file) {
   std::fclose(stream);
 }
 
-/// Announces itself, says it is ready and waits to be killed.
+/// Announces itself, reports that it is ready, and waits to be killed.
 int hold(const char* ready) {
   auto page = attach();
   page.announce_alive(std::atoi(std::getenv("LOCAL_RANK")));
@@ -34,7 +34,7 @@ int hold(const char* ready) {
   while (true) ::pause();
 }
 
-/// The same, but at SIGUSR1 it leaves with `status`, past everything that announces an exit.
+/// The same, but at SIGUSR1 it exits with `status` without announcing that.
 int leave(const char* status, const char* ready) {
   sigset_t wanted;
   sigemptyset(&wanted);
@@ -47,7 +47,7 @@ int leave(const char* status, const char* ready) {
   ::_exit(::sigwait(&wanted, &signal) == 0 ? std::atoi(status) : 99);
 }
 
-/// Announces itself and its exit with `status`, then waits to be killed instead of going.
+/// Announces itself and its exit with `status`, then waits to be killed instead of exiting.
 int announce_exit(const char* status, const char* ready) {
   auto page = attach();
   const int local_rank = std::atoi(std::getenv("LOCAL_RANK"));
@@ -57,8 +57,8 @@ int announce_exit(const char* status, const char* ready) {
   while (true) ::pause();
 }
 
-/// Announces itself and its exit with `status`, stops itself if `first` is "stopped", and goes with
-/// the status once SIGWINCH comes, or with 50 if SIGCONT comes before.
+/// Announces itself and its exit with `status`, stops itself if `first` is "stopped", and exits
+/// with the status at SIGWINCH, or with 50 if SIGCONT arrives before.
 int announce_and_go(const char* status, const char* first, const char* ready) {
   sigset_t awaited;
   ::sigemptyset(&awaited);
@@ -71,13 +71,13 @@ int announce_and_go(const char* status, const char* first, const char* ready) {
   page.announce_exit(local_rank, std::atoi(status));
   say_ready(ready);
   if (std::strcmp(first, "stopped") == 0) ::raise(SIGSTOP);
-  // The lower number is taken first.
+  // The signal with the lower number is delivered first.
   int signal = 0;
   ::sigwait(&awaited, &signal);
   return signal == SIGCONT ? 50 : std::atoi(status);
 }
 
-/// Announces itself, then becomes another program, which is not a death.
+/// Announces itself, then executes another program, which is not a death.
 int become_sleep(const char* ready) {
   auto page = attach();
   page.announce_alive(std::atoi(std::getenv("LOCAL_RANK")));
@@ -86,8 +86,8 @@ int become_sleep(const char* ready) {
   return 1;
 }
 
-/// Announces itself, ignores SIGTERM, and waits for the end of the attempt, whose reason it writes
-/// into a file.
+/// Announces itself, ignores SIGTERM, waits for the end of the attempt and writes its reason to a
+/// file.
 int await_abort(const char* ready, const char* file) {
   std::signal(SIGTERM, SIG_IGN);
   auto page = attach();

@@ -98,7 +98,7 @@ Program::~Program() {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
   }
-  // A guardian ends by itself, once it has removed what a killed agent left.
+  // A guardian exits by itself, once it has removed what a killed agent left.
   for (const pid_t left : descendants()) {
     const auto name = read_file("/proc/" + std::to_string(left) + "/comm");
     if (name != "guardian\n") ::kill(left, SIGKILL);
@@ -142,8 +142,7 @@ bool Program::read_until_contains(std::string_view text) {
 
 int Program::wait(std::chrono::seconds limit) {
   const auto until = Clock::now() + limit;
-  // Its end is what counts, not that of its output: a process that it left behind may hold the
-  // pipe.
+  // Waits for its exit, not for the end of its output: a descendant may hold the pipe.
   const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
   bool pipe_is_open = true;
   while (true) {
@@ -222,7 +221,7 @@ std::vector<std::string> read_lines(const std::string& path) {
   std::vector<std::string> lines;
   std::istringstream text(read_file(path));
   for (std::string line; std::getline(text, line);) {
-    if (!text.eof()) lines.push_back(line);  // the last one may be half written
+    if (!text.eof()) lines.push_back(line);  // the last line may be incomplete
   }
   return lines;
 }

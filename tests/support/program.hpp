@@ -1,5 +1,4 @@
-// Runs a program of the build as a user would and looks at what it does: output, exit status, what
-// it leaves behind.
+// Runs a program of the build and checks its output, exit status and leftovers.
 #pragma once
 
 #include "tests/support/temporary_folder.hpp"
@@ -14,15 +13,15 @@
 
 namespace ddprun::test {
 
-/// A path in the build's bin folder.
+/// Returns a path in the build's bin folder.
 std::string in_bin(const std::string& name);
 
-/// A started program. Its standard output and error are read as they come. The destructor kills it
-/// and all that it started.
+/// A started program. Its standard output and error are read as they arrive. The destructor kills
+/// it and its descendants.
 class Program {
  public:
-  /// `arguments[0]` is a path or found in PATH. `environment` is laid over this process' own;
-  /// standard input is empty.
+  /// `arguments[0]` is a path or found in PATH. `environment` extends and overrides that of this
+  /// process; standard input is empty.
   explicit Program(const std::vector<std::string>& arguments,
                    const std::map<std::string, std::string>& environment = {});
   Program(const Program&) = delete;
@@ -32,28 +31,28 @@ class Program {
   pid_t pid() const { return pid_; }
   void signal(int number) const;
 
-  /// What it has written so far, both streams as they came.
+  /// Output so far, both streams in order of arrival.
   const std::string& output() const { return output_; }
 
-  /// Reads on until the output satisfies the condition; false if the program ended or the time
-  /// passed before.
+  /// Reads until the output satisfies the condition; returns false if the program ends or the time
+  /// expires before.
   bool read_until(const std::function<bool(std::string_view output)>& condition,
                   std::chrono::seconds limit = std::chrono::seconds(60));
   bool read_until_contains(std::string_view text);
 
-  /// Closes the reading end of its output, as a pager does that was left.
+  /// Closes the reading end of its output, like a pager that quits.
   void stop_reading();
 
   /// Reads to the end and reaps. Returns the exit code, or minus the signal that ended it. After
-  /// `limit` it is killed and -1000 is returned.
+  /// `limit` kills it and returns -1000.
   int wait(std::chrono::seconds limit = std::chrono::seconds(120));
 
-  /// Processes that carry this program's marker in their environment and still run, the program
-  /// itself left out.
+  /// Running processes with this program's marker in their environment, except for the program
+  /// itself.
   std::vector<pid_t> descendants() const;
 
-  /// True once there are no descendants; waits for that at most `limit`. On an idle machine it is a
-  /// matter of milliseconds.
+  /// Waits up to `limit` until there are no descendants, usually milliseconds; returns whether that
+  /// is so.
   bool leaves_no_process(std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
 
  private:
@@ -71,17 +70,18 @@ struct ProgramResult {
   std::string output;
 };
 
-/// Runs to the end and checks that no process is left.
+/// Runs a program to its end and checks that no process is left.
 ProgramResult run_program(const std::vector<std::string>& arguments,
                           const std::map<std::string, std::string>& environment = {});
 
-/// Waits for a condition that nobody announces, such as a file's content; false after `limit`.
+/// Polls a condition without a notification, such as the content of a file; returns false after
+/// `limit`.
 bool wait_until(const std::function<bool()>& condition,
                 std::chrono::microseconds limit = std::chrono::seconds(60));
 
 std::string read_file(const std::string& path);
 
-/// The whole lines of a file.
+/// Returns the complete lines of a file.
 std::vector<std::string> read_lines(const std::string& path);
 void write_file(const std::string& path, std::string_view content, bool is_executable = false);
 

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kPendingMax = 8;
 constexpr int kShiftsMax = 64;
 
-/// Inputs that differ from call to call, so that a result of an older call is not right by chance.
+/// Inputs that differ from call to call, so that a result of an older call is detected.
 std::vector<Bytes> shifted_inputs(int ranks, std::size_t elements, DataType type, int shift,
                                   Arithmetic arithmetic) {
   auto inputs = arithmetic == Arithmetic::in_rank_order
@@ -145,7 +145,7 @@ RandomCalls::Pending RandomCalls::movement(const std::vector<Bytes>& inputs, Dat
   }
 }
 
-/// To the next rank and from the one before.
+/// Sends to the next rank and receives from the previous one.
 RandomCalls::Pending RandomCalls::ring(const Bytes& own, const Bytes& previous, DataType type) {
   const int tag = pick(3);
   const int size = group_.size();

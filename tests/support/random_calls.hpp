@@ -1,6 +1,5 @@
 // A random sequence of collectives and messages, the same on every rank, each result compared with
-// the serial one. Where buffers lie and when works are waited for is random on each rank for
-// itself.
+// the serial one. Positions of buffers and times of waits are random on each rank.
 #pragma once
 
 #include "tests/support/serial_collectives.hpp"
@@ -16,28 +15,29 @@
 
 namespace ddprun::test {
 
-/// What a backend promises of its sums.
+/// Guarantee of a backend for its sums.
 enum class Arithmetic {
-  in_rank_order,  ///< the bits of the serial one; averages of all types
-  in_any_order,   ///< right within rounding; integers are averaged if 64 bits wide
+  in_rank_order,  ///< equal to the serial one bit for bit; averages of all types
+  in_any_order,   ///< equal up to rounding; averages of 64-bit integers only
 };
 
 class RandomCalls {
  public:
-  /// `on_nodes`: how the ranks are spread over nodes, if they are on several.
+  /// `on_nodes`: number of ranks on each node; empty for one node.
   RandomCalls(ProcessGroup group, unsigned seed, std::vector<int> on_nodes = {},
               Arithmetic arithmetic = Arithmetic::in_rank_order);
 
   using Allocate = std::shared_ptr<void> (*)(std::size_t bytes);
 
-  /// From now on about half of the calls are with buffers on `device`, of memory that this process
-  /// can use, too.
+  /// From now on about half of the calls use buffers on `device`, whose memory this process can
+  /// also use.
   void use_device(Device device, Allocate on_device) {
     device_ = device;
     allocate_on_device_ = on_device;
   }
 
-  /// Makes so many calls. Returns what went wrong first, or "ok". Throws what a call fails with.
+  /// Makes this number of calls. Returns the first mismatch, or "ok". Throws the exception of a
+  /// failed call.
   std::string run(int calls);
 
  private:
@@ -66,8 +66,8 @@ class RandomCalls {
   Arithmetic arithmetic_;
   std::optional<Device> device_;
   Allocate allocate_on_device_ = nullptr;
-  Device place_;                ///< of the present call's buffers
-  std::mt19937 shared_random_;  ///< what all ranks must agree in
+  Device place_;                ///< of the current call's buffers
+  std::mt19937 shared_random_;  ///< equal on all ranks
   std::mt19937 own_random_;
   std::deque<Pending> pending_;
 };

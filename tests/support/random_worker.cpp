@@ -1,9 +1,9 @@
-// A worker whose ranks make random calls on the backend that the first argument names, and compare
-// each result with the serial one. A second argument tells what it should suffer instead:
-//   hang   rank 0 waits for a message that nobody sends, at most for a second
-//   abort  rank 0 gives such a wait up
-//   groups the ranks make random calls in groups of some of them, too, at the same time
-//   order  rank 1 makes such groups in another order
+// A worker whose ranks make random calls on the backend of the first argument, and compare each
+// result with the serial one. A second argument selects a fault instead:
+//   hang   rank 0 waits up to a second for a message that is not sent
+//   abort  rank 0 aborts such a wait
+//   groups the ranks also make concurrent random calls in subgroups
+//   order  rank 1 creates such groups in another order
 #include "tests/support/random_calls.hpp"
 #include "tests/support/subgroup_calls.hpp"
 #include <ddprun/process_group.hpp>

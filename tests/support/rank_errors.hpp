@@ -1,4 +1,4 @@
-// Runs a function as each rank of an in-process group and tells how each rank fared.
+// Runs a function as each rank of an in-process group and returns the error of each rank.
 #pragma once
 
 #include "tests/support/rank_threads.hpp"
@@ -7,7 +7,7 @@
 
 namespace ddprun::test {
 
-/// What each rank's `body` threw, an empty string if nothing.
+/// Text of each rank's exception in `body`; empty without one.
 inline std::vector<std::string> errors_of_ranks(int size,
                                                 const std::function<void(ProcessGroup&)>& body,
                                                 const GroupOptions& options = {}) {

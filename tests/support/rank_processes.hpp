@@ -1,5 +1,5 @@
-// Runs a function as several ranks, each a forked process, and collects how they ended. Fork from a
-// thread-free moment: before the test's own threads do anything that a child would need.
+// Runs a function as several ranks, each a forked process, and collects their results. Must be
+// created before the test has threads that a child would need.
 #pragma once
 
 #include <csignal>
@@ -14,20 +14,20 @@
 
 namespace ddprun::test {
 
-/// How a rank ended, and what it said on its pipe.
+/// Exit of a rank, and the text that it wrote to its pipe.
 struct RankEnd {
-  int status = 0;  ///< of waitpid
+  int status = 0;  ///< from waitpid
   std::string said;
 
   bool exited_with(int code) const { return WIFEXITED(status) && WEXITSTATUS(status) == code; }
   bool was_killed_by(int signal) const { return WIFSIGNALED(status) && WTERMSIG(status) == signal; }
 };
 
-/// The processes of one test. Destroying it kills those that are left.
+/// The processes of a test. The destructor kills those that are left.
 class RankProcesses {
  public:
-  /// What a rank does; what it returns is what it says. An exception's text is said, too, with exit
-  /// code 1.
+  /// The function of a rank; its result is written to the pipe. An exception's text is written,
+  /// too, with exit code 1.
   using Body = std::function<std::string(int rank)>;
 
   RankProcesses(int ranks, const Body& body) {
@@ -46,7 +46,7 @@ class RankProcesses {
   void kill(int rank, int signal) { ::kill(ranks_[rank].pid, signal); }
   pid_t pid(int rank) const { return ranks_[rank].pid; }
 
-  /// Blocks until the rank has ended; the test's own time limit is the bound.
+  /// Blocks until the rank has exited; the time limit of the test applies.
   RankEnd wait(int rank) {
     Rank& one = ranks_[rank];
     RankEnd end;

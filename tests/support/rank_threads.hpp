@@ -1,4 +1,4 @@
-// Runs a function as several ranks: one thread for each, all of one process group.
+// Runs a function as several ranks of a process group, one thread for each.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -10,8 +10,8 @@
 
 namespace ddprun::test {
 
-/// Calls `body` once for each group, on a thread of its own, and joins them. The first rank's
-/// exception is thrown again. doctest's checks are safe inside.
+/// Calls `body` for each group on a thread of its own, and joins the threads. Rethrows the first
+/// rank's exception. doctest's checks can be used inside.
 inline void run_ranks(std::vector<ProcessGroup> groups,
                       const std::function<void(ProcessGroup&)>& body) {
   std::vector<std::exception_ptr> failures(groups.size());

@@ -1,4 +1,4 @@
-// A TCP client that sends any bytes whatever, for tests of how the store treats rude peers.
+// A TCP client that sends arbitrary bytes, for tests of the store with invalid input.
 #pragma once
 
 #include "rendezvous/wire/request.hpp"
@@ -16,19 +16,19 @@ class RawClient {
   RawClient& operator=(RawClient&&) = delete;
   ~RawClient();
 
-  /// Sends all; false if the other side has closed the connection, which is no failure.
+  /// Sends all bytes; returns false if the peer has closed the connection.
   bool send(std::string_view bytes) const;
 
-  /// As much of the bytes as the connection takes without waiting; how many those were.
+  /// Sends as many bytes as possible without blocking; returns their number.
   std::size_t send_some(std::string_view bytes) const;
 
-  /// Exactly `count` bytes; fewer if the connection ends, or after 20 s.
+  /// Receives exactly `count` bytes; fewer if the connection ends, or after 20 s.
   std::string receive(std::size_t count) const;
 
-  /// True if the server closes the connection within 20 s without sending anything more.
+  /// Returns true if the server closes the connection within 20 s without sending more.
   bool is_closed_by_server() const;
 
-  /// True if neither bytes nor the end of the connection have come by now.
+  /// Returns true if neither bytes nor the end of the connection have arrived yet.
   bool is_open_and_silent() const;
 
  private:
@@ -37,12 +37,12 @@ class RawClient {
   int fd_ = -1;
 };
 
-// What clients of the store send.
+// Bytes sent by clients of the store.
 
-/// By which a connection begins in PyTorch's present dialect.
+/// First bytes of a connection in PyTorch's current dialect.
 std::string store_greeting();
 
-/// In that dialect, after the greeting.
+/// A request in that dialect, after the greeting.
 std::string store_request(const wire::Request& request);
 
 }  // namespace ddprun::test

@@ -1,4 +1,4 @@
-// A small model and its gradients for tests of the reducer: integers in floats, so that sums over
+// A small model and its gradients for tests of the reducer: integers as floats, so that sums over
 // ranks are exact and can be compared with ==.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace ddprun::test {
 
-/// Limits that give the parameters below several buckets: {4, 3}, {2}, {1, 0}.
+/// Limits that place the parameters below in several buckets: {4, 3}, {2}, {1, 0}.
 inline const ReducerOptions kSmallBuckets{.first_bucket_bytes = 20, .bucket_bytes_cap = 40};
 
-/// Five parameters, all elements of which are `fill` at first.
+/// Five parameters whose elements are initially `fill`.
 struct Model {
   std::vector<std::vector<float>> values;
   std::vector<Parameter> parameters;
@@ -34,7 +34,7 @@ inline std::span<float> gradient(const GradientReducer& reducer, std::size_t ind
   return {static_cast<float*>(buffer.data), buffer.elements};
 }
 
-/// The gradient that one worker adds for an element: small integers, so that sums are exact.
+/// Gradient of one worker for an element: a small integer, so that sums are exact.
 inline float share(int rank, int step, std::size_t parameter, std::size_t element) {
   return static_cast<float>((rank + 1) * (step + 2) + static_cast<int>(parameter * 10 + element));
 }
@@ -76,7 +76,7 @@ inline void backward(GradientReducer& reducer, int rank, int step) {
   }
 }
 
-/// The message of the usage error that `body` throws, empty if it throws nothing.
+/// Returns the message of the usage error that `body` throws; empty without one.
 inline std::string what_of(const std::function<void()>& body) {
   try {
     body();

@@ -9,7 +9,7 @@ SECCOMP_MODE_FILTER = 2
 SECCOMP_RET_ALLOW = 0x7FFF0000
 SECCOMP_RET_ERRNO = 0x00050000
 LOAD_WORD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06  # of classic BPF
-# Of struct seccomp_data; the lower half of the argument on little-endian processors.
+# From struct seccomp_data; the lower half of the argument on little-endian processors.
 NUMBER_OFFSET, FIRST_ARGUMENT_OFFSET = 0, 16
 
 

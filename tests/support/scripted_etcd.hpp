@@ -1,5 +1,5 @@
-// An etcd that always gives the same answers, for what a real one does only when it is in trouble.
-// On a free port of the loopback address; runs on the context of whoever asks it.
+// An etcd with fixed responses, for errors that a real one returns only in trouble. Listens on a
+// free port of the loopback address; runs on the context of the caller.
 #pragma once
 
 #include <ddprun/store.hpp>
@@ -22,7 +22,7 @@ namespace ddprun::test {
 
 class ScriptedEtcd {
  public:
-  /// What is answered at each path; requests for others are refused for lack of room.
+  /// Response at each path; requests to others fail for lack of space.
   ScriptedEtcd(boost::asio::io_context& context, std::map<std::string, std::string> answers)
       : acceptor_(context, {boost::asio::ip::address_v4::loopback(), 0}),
         answers_(std::move(answers)) {
@@ -31,12 +31,12 @@ class ScriptedEtcd {
 
   StoreEndpoint endpoint() const { return {"127.0.0.1", acceptor_.local_endpoint().port()}; }
 
-  /// How often that path has been asked for.
+  /// Number of requests to that path.
   auto count(const std::string& path) const {
     return std::count(asked_.begin(), asked_.end(), path);
   }
 
-  /// The context may run out of work then.
+  /// Lets the context run out of work.
   void close() { acceptor_.close(); }
 
  private:
@@ -54,7 +54,7 @@ class ScriptedEtcd {
     });
   }
 
-  /// Requests are small, and a connection is for one.
+  /// Requests are small, and a connection has one.
   void on_message(const std::shared_ptr<Peer>& peer) {
     const auto into = boost::asio::buffer(peer->request);
     peer->socket.async_read_some(into, [this, peer](auto error, std::size_t size) {

@@ -11,7 +11,8 @@ namespace ddprun::test {
 
 namespace {
 
-// Halves by their definition, unlike the bit tricks of the kernels: by looking for the nearest one.
+// Rounds to half types by definition, by a search for the nearest value, unlike the bit tricks of
+// the kernels.
 float half_value(std::uint16_t bits, int fraction_bits, int bias) {
   const int fraction = bits & ((1 << fraction_bits) - 1);
   const int exponent = (bits & 0x7fff) >> fraction_bits;
@@ -26,7 +27,7 @@ std::uint16_t to_half(float value, int fraction_bits, int bias) {
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   if (std::isnan(value)) return static_cast<std::uint16_t>(sign | 0x7fff);
   const double magnitude = std::fabs(value);
-  // Positive halves are ordered as their bits: find the last one that is not larger.
+  // Positive half values have the order of their bits: finds the last one that is not larger.
   std::uint16_t low = 0;
   std::uint16_t high = static_cast<std::uint16_t>((0x7fff >> fraction_bits) << fraction_bits);
   if (std::isinf(value)) return sign | high;
@@ -34,7 +35,7 @@ std::uint16_t to_half(float value, int fraction_bits, int bias) {
     const auto middle = static_cast<std::uint16_t>((low + high) / 2);
     (half_value(middle, fraction_bits, bias) <= magnitude ? low : high) = middle;
   }
-  // Past the largest finite one counts as if it were followed by another.
+  // Beyond the largest finite value, rounding continues as if another one followed.
   const double below = half_value(low, fraction_bits, bias);
   const double above = std::isinf(half_value(high, fraction_bits, bias))
                            ? std::ldexp(1.0, bias + 1)
@@ -90,7 +91,7 @@ Wide apply(ReduceOp op, Wide a, Wide b) {
   return a;
 }
 
-/// `Wide` is what is computed in; the inputs are such that 64-bit sums do not overflow.
+/// `Wide` is the type of the computation; the inputs are such that 64-bit sums do not overflow.
 template <typename Stored, typename Wide, typename Format>
 Bytes reduce_as(const std::vector<Bytes>& inputs, ReduceOp op, const std::vector<int>& on_nodes) {
   Bytes result(inputs[0].size());

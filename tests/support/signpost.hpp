@@ -1,4 +1,4 @@
-// A counter in a test's store by which ranks and the test wait for one another.
+// A counter in a test's store, for synchronisation between ranks and the test.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -10,7 +10,7 @@
 
 namespace ddprun::test {
 
-/// Tells the test that a rank has come so far, and lets the test wait for a number of them.
+/// Counts ranks that have arrived at a position, and lets the test wait for a number of them.
 struct Signpost {
   StoreEndpoint store;
   std::string name;

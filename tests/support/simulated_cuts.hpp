@@ -17,7 +17,7 @@ class SimulatedCuts : public SimulatedElections {
   using SimulatedElections::SimulatedElections;
 
  protected:
-  /// A cut that has stood for so long was there before the nodes were probed for a round.
+  /// A cut of this age existed before the nodes were probed for a round.
   static constexpr milliseconds kStanding{10'000};
 
   ProbeAddress probe_address_of(int index) const override {
@@ -25,7 +25,7 @@ class SimulatedCuts : public SimulatedElections {
     return {.host = "10.0.0.1", .port = static_cast<std::uint16_t>(index + 1)};
   }
 
-  /// Packets of either direction are lost, or of both.
+  /// Packets of one direction or both are lost.
   void cut_pair(int from, int to) {
     const bool is_one_way = chance(40);
     cuts_.insert_or_assign({from, to}, now_);
@@ -43,7 +43,7 @@ class SimulatedCuts : public SimulatedElections {
     const auto mended = cuts_.erase({from, to}) + cuts_.erase({to, from});
     if (mended == 0) return;
     note("a cut is mended");
-    // Workers may have failed at it, and no probe can show that any more.
+    // Workers may have failed at it although later probes cannot show it.
     ++worker_failures_;
   }
 
@@ -51,7 +51,7 @@ class SimulatedCuts : public SimulatedElections {
     for (const auto& [pair, since] : std::map(cuts_)) mend_pair(pair.first, pair.second);
   }
 
-  /// Any two nodes but the host, which node 0 is.
+  /// Any two nodes except for the host, node 0.
   void cut_any_pair(milliseconds time) {
     const int count = static_cast<int>(nodes_.size());
     if (count < 3) return;
@@ -80,7 +80,7 @@ class SimulatedCuts : public SimulatedElections {
     });
   }
 
-  /// The nodes that could form a round if all were there.
+  /// The nodes that could form a round if all were present.
   std::size_t most_together() const {
     std::vector<CutPair> cuts;
     for (const auto& [pair, since] : cuts_) cuts.emplace_back(pair.first, pair.second);
@@ -101,7 +101,7 @@ class SimulatedCuts : public SimulatedElections {
   }
 
   bool has_cuts_ = false;
-  bool are_cuts_alone_ = false;  ///< nothing else befalls nodes and network
+  bool are_cuts_alone_ = false;  ///< no other faults of nodes and network
 
  private:
   bool are_together(int a, int b) const {
@@ -122,7 +122,7 @@ class SimulatedCuts : public SimulatedElections {
     }
   }
 
-  std::map<std::pair<int, int>, Time> cuts_;  ///< from, to; since when
+  std::map<std::pair<int, int>, Time> cuts_;  ///< from, to; and the start
 };
 
 }  // namespace ddprun::test

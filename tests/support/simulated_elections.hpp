@@ -1,6 +1,5 @@
-// A coordinator of a simulated run that is elected. It holds its term for a time that it renews
-// in an etcd, as long as that can be reached, and is the part of a node: what befalls that befalls
-// it, too.
+// An elected coordinator of a simulated run. It renews its term in a simulated etcd while that is
+// reachable, and is part of a node: faults of the node affect it, too.
 #pragma once
 
 #include "tests/support/simulated_faults.hpp"
@@ -14,7 +13,7 @@ class SimulatedElections : public SimulatedFaults {
   using SimulatedFaults::SimulatedFaults;
 
  protected:
-  /// As etcd counts it; the holder gives it up a sixth earlier.
+  /// As counted by etcd; the holder ends it a sixth earlier.
   static constexpr milliseconds kTerm{3000};
 
   Node& host() { return nodes_[static_cast<std::size_t>(host_)]; }
@@ -24,7 +23,7 @@ class SimulatedElections : public SimulatedFaults {
     renew_term(++term_);
   }
 
-  /// Beside each other: the renewal, the end as the holder sees it, and that of etcd.
+  /// Concurrent events: the renewal, the end of the term at the holder, and its end in etcd.
   void renew_term(int term) {
     if (term != term_ || !coordination_ || has_lost_etcd_ || is_coordinator_paused_) return;
     const auto renewal = ++renewal_;
@@ -50,7 +49,7 @@ class SimulatedElections : public SimulatedFaults {
     return is_host ? term_end_ : Time::max();
   }
 
-  /// The answer takes its time, and is waited for while etcd is lost.
+  /// The response is delayed, and waited for while etcd is lost.
   void keep(const KeepRecord& kept) override {
     if (!is_elected_) return queue_.kept();
     after(milliseconds(1) + delay(), [this, kept, incarnation = incarnation_] {
@@ -68,12 +67,11 @@ class SimulatedElections : public SimulatedFaults {
     perform();
   }
 
-  /// What can befall the host: its agent is killed or stopped, it loses etcd, or it is asked to
-  /// leave.
+  /// Faults of the host: its agent is killed or stopped, it loses etcd, or it is asked to leave.
   void disturb_host() {
     if (run_outcome_) return;
     const int host_before = host_;
-    // What befalls a network befalls more than one.
+    // Faults of a network affect several nodes.
     const int other = any(0, static_cast<int>(nodes_.size()) - 1);
     if (other != host_before && chance(50)) cut(other);
     switch (any(0, 3)) {
@@ -110,7 +108,7 @@ class SimulatedElections : public SimulatedFaults {
     after(any(100, 9000), [this, index] { resume_host(index); });
   }
 
-  /// Whatever has come meanwhile is there at once: it depends on chance what is looked at first.
+  /// All events of the meantime are pending at once: their order is random.
   void resume_host(int index) {
     const bool is_host = is_coordinator_paused_ && index == host_;
     const bool is_late = chance(50);
@@ -139,7 +137,7 @@ class SimulatedElections : public SimulatedFaults {
     });
   }
 
-  /// The host's own agent learns of it at once, the others by the network.
+  /// The host's own agent is notified at once, the others over the network.
   void drop_coordinator(const std::string& why) {
     note(why);
     forget_coordinator();
@@ -165,7 +163,7 @@ class SimulatedElections : public SimulatedFaults {
     to_node(connection->node, connection->agent, ConnectionLost{"the term has ended"}, connection);
   }
 
-  /// A stopped host keeps its connections until it goes on, whoever has been elected meanwhile.
+  /// A stopped host keeps its connections until it continues, even if another one has been elected.
   void leave_behind_paused_host() {
     note("the host is stopped, and its term has ended");
     for (const auto& [id, connection] : connections_) stale_.push_back({host_, connection});
@@ -210,10 +208,10 @@ class SimulatedElections : public SimulatedFaults {
   }
 
   bool has_lost_etcd_ = false;
-  int term_ = 0;              ///< counts the terms
-  int renewal_ = 0;           ///< counts all
-  Time term_end_;             ///< as the host's clock shows it
-  std::vector<int> unheard_;  ///< answers to records that a stopped host has not read
+  int term_ = 0;              ///< number of terms
+  int renewal_ = 0;           ///< total
+  Time term_end_;             ///< by the host's clock
+  std::vector<int> unheard_;  ///< responses to records that a stopped host has not read
   std::vector<std::pair<int, std::shared_ptr<Connection>>> stale_;  ///< of stopped hosts
 };
 

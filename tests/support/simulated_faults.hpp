@@ -1,4 +1,4 @@
-// What befalls the nodes of a simulated run: agents are killed, stopped and asked to leave, and the
+// Faults of the nodes of a simulated run: agents are killed, stopped and asked to leave, and the
 // network between them and the coordinator is cut.
 #pragma once
 
@@ -13,8 +13,8 @@ class SimulatedFaults : public SimulatedRun {
   using SimulatedRun::SimulatedRun;
 
  protected:
-  /// Whoever loses its connection while its agent is stopped has workers until then; the store of a
-  /// later round does not let them in.
+  /// A node that loses its connection while its agent is stopped keeps its workers until then; the
+  /// store of a later round rejects them.
   static Time fence_of(const Node& node) {
     if (node.guarded_until == Time::max()) return Time::max();  // the run has ended
     return node.clock.when_it_shows(node.guarded_until) + kKill;
@@ -53,7 +53,7 @@ class SimulatedFaults : public SimulatedRun {
     }
   }
 
-  /// What the network has held arrives now, in its order.
+  /// Delivers the held messages of the network in their order.
   void mend(int index) {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     node.is_cut = false;

@@ -1,4 +1,4 @@
-// A node of a simulated run, its connection and its workers: what simulated_run.hpp keeps of them.
+// A node of a simulated run, its connection and its workers: state of simulated_run.hpp.
 #pragma once
 
 #include "rendezvous/membership/coordination.hpp"
@@ -17,13 +17,13 @@ using namespace membership;
 using membership::Time;
 using std::chrono::milliseconds;
 
-/// Who notices that a connection was reset does so within this.
+/// Time limit for the detection of a connection reset.
 inline constexpr milliseconds kNotice(50);
-/// Killed workers are gone within this: of a lease, the node's margin.
+/// Time limit for the death of killed workers: the node's margin of a lease.
 inline constexpr milliseconds kKill(100);
 inline constexpr milliseconds kConnectTimeout(2000);
 
-/// A machine's monotonic clock: it began at another time than the others', and is a little fast or
+/// A machine's monotonic clock: its start differs from that of others, and it is slightly fast or
 /// slow.
 struct NodeClock {
   std::chrono::seconds ahead{0};
@@ -33,7 +33,7 @@ struct NodeClock {
     const auto since = when.time_since_epoch();
     return Time(since + since / 1000 * fast_permille + ahead);
   }
-  /// When it shows that, or just has.
+  /// Time at which the clock shows this value, rounded up.
   Time when_it_shows(Time shown) const {
     const auto since = shown.time_since_epoch() - ahead;
     return Time(since * 1000 / (1000 + fast_permille) + std::chrono::microseconds(1));
@@ -43,7 +43,7 @@ struct NodeClock {
 struct Connection {
   NodeId id = 0;
   int node = 0;
-  int agent = 0;        ///< which of the node's agents
+  int agent = 0;        ///< index of the node's agent
   int incarnation = 0;  ///< of the coordinator at its other end
   bool is_open_at_node = true;
   bool is_open_at_coordinator = true;
@@ -51,18 +51,18 @@ struct Connection {
   Time last_to_coordinator{};
 };
 
-/// What a stopped agent will find. Of a connection that it has given up by then it reads no more.
+/// Pending input of a stopped agent. Input of a connection that it has given up is discarded.
 struct Unread {
   NodeEvent event;
-  std::shared_ptr<Connection> connection;  ///< over which it came; null: over none
+  std::shared_ptr<Connection> connection;  ///< connection; null: none
 };
 
 struct Node {
   std::string name;
   int wanted_rank = -1;
-  milliseconds lease{3000};  ///< granted by the coordinator when it is part of this node
+  milliseconds lease{3000};  ///< granted by the coordinator while it is part of this node
   NodeClock clock;
-  int agent = 0;  ///< counts the agents that have lived on it
+  int agent = 0;  ///< number of agents that have run on it
   std::unique_ptr<NodeStateMachine> part;
   std::shared_ptr<Connection> connection;
   bool is_paused = false;
@@ -72,12 +72,12 @@ struct Node {
   std::optional<Time> planned_wake;
 
   bool has_workers = false;
-  int life = 0;  ///< counts the lives of workers
+  int life = 0;  ///< number of starts of workers
   bool are_ending = false;
   bool has_leftover = false;  ///< a process of this agent's workers that cannot be killed
   RoundFormed round;
   int incarnation = 0;
-  Time excused_until;  ///< its workers' end is under way
+  Time excused_until;  ///< its workers are ending
   Time guarded_until;
   std::optional<RunOutcome> outcome;
 };

@@ -1,6 +1,5 @@
-// The real decisions of a coordinator and of nodes, joined by a made-up network and moved by
-// made-up workers; what must hold is checked at each step. What befalls them is in
-// membership_simulator.cpp.
+// The real decisions of a coordinator and of nodes with a simulated network and simulated workers;
+// invariants are checked at each step. membership_simulator.cpp injects the faults.
 #pragma once
 
 #include "rendezvous/membership/outsider.hpp"
@@ -78,16 +77,16 @@ class SimulatedRun : protected SimulatedState {
     }
   }
 
-  /// Where it outlives the coordinator, if that is possible.
+  /// State that can outlive the coordinator.
   virtual void keep(const KeepRecord&) { queue_.kept(); }
 
-  /// Until when the coordinator is in term that this node's agent connects to.
+  /// End of the term of the coordinator that this node's agent connects to.
   virtual Time term_end_for(const Node&) const { return Time::max(); }
 
   /// Port 0: the node takes part without being probed.
   virtual ProbeAddress probe_address_of(int) const { return {}; }
 
-  /// Indices of those that the node cannot connect to.
+  /// Indices of nodes that the node cannot connect to.
   virtual std::vector<std::uint32_t> unreachable_from(int, const Probe&) const { return {}; }
 
   /// A node whose agent leaves by its own decision.
@@ -105,7 +104,7 @@ class SimulatedRun : protected SimulatedState {
     arrive_at_node(connection, MessageReceived{message}, when);
   }
 
-  /// Over a cut nothing arrives until it is healed; the order stays.
+  /// A cut connection delivers nothing until the cut ends; the order is kept.
   void arrive_at_node(const std::shared_ptr<Connection>& connection, const NodeEvent& event,
                       Time when) {
     at(when, [this, connection, event] {
@@ -156,7 +155,7 @@ class SimulatedRun : protected SimulatedState {
     carry_out(index, node.part->start(node.clock.shows(now_)));
   }
 
-  /// Of a node's present agent, different from all others.
+  /// Differs for each agent of each node.
   std::uint64_t instance_of(const Node& node) const {
     const auto index = static_cast<std::uint64_t>(&node - nodes_.data());
     return (index + 1) << 32 | static_cast<std::uint64_t>(node.agent);
@@ -225,7 +224,7 @@ class SimulatedRun : protected SimulatedState {
     const auto connection = std::exchange(node.connection, nullptr);
     if (!connection || !connection->is_open_at_node) return;
     connection->is_open_at_node = false;
-    // The news of it may be lost, and come long after those of another connection.
+    // The notification may be lost, or arrive long after those of another connection.
     const auto late = milliseconds(is_faulty_ && is_harsh_ && chance(15) ? any(0, 5000) : 0);
     const auto when = std::max(now_ + late + delay(), connection->last_to_coordinator);
     connection->last_to_coordinator = when;
@@ -268,14 +267,14 @@ class SimulatedRun : protected SimulatedState {
   void act(int index, const ProbePeers& probing) {
     const int agent = nodes_[static_cast<std::size_t>(index)].agent;
     const auto unreachable = unreachable_from(index, probing.probe);
-    // A firewall may drop packets, or refuse them at once.
+    // A firewall may drop packets, or reject them at once.
     const bool is_refused = unreachable.empty() || chance(50);
     after(is_refused ? delay() : probing.probe.timeout, [=, this] {
       to_node(index, agent, PeersProbed{probing.serial, unreachable});
     });
   }
 
-  /// Its guardian kills the workers, whatever the agent does.
+  /// Its guardian kills the workers, in any state of the agent.
   void act(int index, const GuardUntil& guard) {
     Node& node = nodes_[static_cast<std::size_t>(index)];
     node.guarded_until = guard.end;
@@ -361,7 +360,7 @@ class SimulatedRun : protected SimulatedState {
           [=, this] { workers_end(index, life, OwnWorkersEnded{.failures = {failure}}); });
   }
 
-  /// Those who talk to workers that have gone fail, too, sooner or later.
+  /// Workers that communicate with dead workers eventually fail, too.
   void disturb_peers(int index) {
     const Node& gone = nodes_[static_cast<std::size_t>(index)];
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
@@ -370,7 +369,7 @@ class SimulatedRun : protected SimulatedState {
                            peer.round.round == gone.round.round;
       if (!is_peer || static_cast<int>(i) == index || !chance(70)) continue;
       after(any(0, 800), [this, peer_index = static_cast<int>(i), life = peer.life] {
-        // Fails because of a node that is lost, a leave or a failure that is counted elsewhere.
+        // Fails because of a lost node, a leave or a failure that is counted elsewhere.
         fail_workers(peer_index, life, true);
       });
     }

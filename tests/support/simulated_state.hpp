@@ -1,4 +1,4 @@
-// What a simulated run consists of, and what must hold of it at any time.
+// State of a simulated run, and its invariants.
 #pragma once
 
 #include "rendezvous/membership/action_queue.hpp"
@@ -48,8 +48,8 @@ class SimulatedState : protected VirtualTime {
     }
   }
 
-  /// When a round is formed nobody has workers of an older one, stopped agents neither, unless its
-  /// connection was reset or its agent killed a moment ago.
+  /// When a round is formed, no node has workers of an older one, not even a stopped agent, unless
+  /// its connection was reset or its agent killed a moment ago.
   void check_fences() {
     for (const auto& node : nodes_) {
       check(!node.has_workers || node.excused_until >= now_ || is_other_run(node, incarnation_),
@@ -57,7 +57,7 @@ class SimulatedState : protected VirtualTime {
     }
   }
 
-  /// Workers that have all done their work do not do it again, whatever else is going on.
+  /// Workers that have all succeeded are not started again.
   void check_success(const CoordinatorEvent& event, int round) {
     const auto* says = std::get_if<NodeMessageReceived>(&event);
     const auto* ended = says == nullptr ? nullptr : std::get_if<WorkersEnded>(&says->message);
@@ -69,13 +69,13 @@ class SimulatedState : protected VirtualTime {
           "a run whose workers have succeeded ends");
   }
 
-  /// With a window the restarts within it count. Fast clocks make them a little older.
+  /// With a window, the restarts within it count. Fast clocks make them slightly older.
   void check_budget(int before, bool has_joined) {
     const int used = coordination_->restarts_used();
     const auto& budget = settings_.restarts;
     if (budget.window.count() == 0) return check(used <= budget.max_restarts, "budget kept");
     if (has_joined || used == before) return;
-    spent_.resize(static_cast<std::size_t>(before));  // what was not kept has not happened
+    spent_.resize(static_cast<std::size_t>(before));  // lost without a record
     spent_.push_back(now_);
     const auto counts = std::count_if(spent_.begin(), spent_.end(), [&](Time when) {
       constexpr milliseconds kTolerance(2000);
@@ -84,7 +84,7 @@ class SimulatedState : protected VirtualTime {
     check(counts <= budget.max_restarts, "budget of the window kept");
   }
 
-  /// Where nothing outlives a coordinator, the next one cannot know of the workers of its time.
+  /// If no state outlives a coordinator, the next one cannot know its workers.
   bool is_other_run(const Node& node, int incarnation) const {
     return !is_elected_ && node.incarnation != incarnation;
   }
@@ -92,7 +92,7 @@ class SimulatedState : protected VirtualTime {
   Settings settings_;
 
   std::unique_ptr<Coordination> coordination_;
-  ActionQueue queue_;  ///< of what it has decided
+  ActionQueue queue_;  ///< among its decisions
   int incarnation_ = 0;
   std::optional<Time> coordinator_wake_;
   bool is_coordinator_paused_ = false;
@@ -101,17 +101,17 @@ class SimulatedState : protected VirtualTime {
   NodeId last_connection_ = 0;
   std::vector<Node> nodes_;
   bool is_faulty_ = true;
-  bool is_harsh_ = false;  ///< what the first simulations knew nothing of befalls it, too
+  bool is_harsh_ = false;  ///< with faults that the first simulations did not have
   int failure_percent_ = 0;
   bool has_leftovers_ = false;  ///< workers may leave processes that cannot be killed
-  bool has_host_ = false;       ///< node0's agent is the one beside the coordinator
+  bool has_host_ = false;       ///< node0's agent hosts the coordinator
   bool is_elected_ = false;     ///< the coordinator, which leaves a record
-  int host_ = 0;                ///< the node whose agent it is beside then
+  int host_ = 0;                ///< the node that hosts it then
   std::optional<RunRecord> record_;
   int worker_failures_ = 0;
-  std::vector<Time> spent_;  ///< when each restart was
+  std::vector<Time> spent_;  ///< times of the restarts
   std::map<std::pair<int, int>, std::vector<NodePlace>> rounds_;
-  std::map<std::pair<int, int>, std::size_t> successes_;  ///< heard, by incarnation and round
+  std::map<std::pair<int, int>, std::size_t> successes_;  ///< received, by incarnation and round
   std::optional<RunOutcome> run_outcome_;
   SimulationOutcome outcome_;
 };

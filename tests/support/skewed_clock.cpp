@@ -1,5 +1,5 @@
-// To be preloaded: the wall clock is wrong by SKEW_SECONDS, and with SKEW_JUMPS it jumps there and
-// back with each look at it. Other clocks are left as they are.
+// A library for LD_PRELOAD: the wall clock is wrong by SKEW_SECONDS, and with SKEW_JUMPS alternates
+// with each call. Other clocks are unchanged.
 #include <cstdlib>
 #include <ctime>
 #include <sys/syscall.h>

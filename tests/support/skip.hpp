@@ -1,5 +1,5 @@
-// Tests of what a machine may lack. A program of which a test was skipped exits with 77, which
-// ctest shows as skipped.
+// Skips tests on machines without their requirements. A program with a skipped test exits with 77,
+// which ctest reports as skipped.
 #pragma once
 
 #include <cstdio>
@@ -14,7 +14,7 @@ inline bool& has_skipped() {
   return flag;
 }
 
-/// To be called in place of the rest of a test.
+/// Replaces the rest of a test.
 inline void skip(const std::string& reason) {
   has_skipped() = true;
   std::printf("skipped: %s\n", reason.c_str());

@@ -20,7 +20,7 @@ PATH = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
 NAMESPACES = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child",
               "--mount-proc"]
 
-# A job that is requeued waits until its credentials have expired.
+# A requeued job waits until its credentials have expired.
 CONFIG = """
 ClusterName=test
 SlurmctldHost=login

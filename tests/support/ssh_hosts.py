@@ -15,7 +15,7 @@ SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("
 TIME_LIMIT = 60
 MARKER = "DDPRUN_SSH_TEST"
 
-# With its own home folder, so that start-up files of the user's shell do not take part.
+# Has its own home folder, so that start-up files of the user's shell are not read.
 SERVER = """
 Port {port}
 {addresses}

@@ -1,4 +1,4 @@
-// A worker whose stacks are asked for, by real tools where there are any.
+// A worker for stack captures, with real tools if available.
 #pragma once
 
 #include "tests/support/hold.hpp"
@@ -18,7 +18,7 @@ namespace ddprun::test {
 inline constexpr const char* kGdb = "/usr/bin/gdb";
 inline constexpr const char* kPython = "/usr/bin/python3";
 
-// On a new machine a debugger has to come from a slow disk first.
+// On a new machine a debugger is first read from a slow disk.
 inline constexpr StackLimits kLongLimits{.tool = std::chrono::seconds(50),
                                          .together = std::chrono::seconds(55)};
 
@@ -55,7 +55,7 @@ class TraceTarget {
   explicit TraceTarget(const StackPlan& plan, ContainmentMode mode = ContainmentMode::automatic)
       : bench(1, mode, plan) {}
 
-  /// Returns when the worker has said that it is ready.
+  /// Returns when the worker reports that it is ready.
   void start(std::vector<std::string> arguments) {
     WorkerSpec spec = shell_worker(0, "");
     spec.arguments = std::move(arguments);
@@ -101,7 +101,7 @@ class TraceTarget {
   pid_t pid = -1;
 };
 
-/// A program that stands in for a tool.
+/// A program in place of a tool.
 inline std::string make_tool(const std::filesystem::path& folder, const std::string& script) {
   const auto path = folder / "tool";
   std::ofstream(path) << "#!/bin/sh\n" << script << "\n";

@@ -1,4 +1,4 @@
-// How what the store's table answers is shown when a test fails: "1 <- ready, 2 <- value \"v\"".
+// Prints results of the store table in failed tests: "1 <- ready, 2 <- value \"v\"".
 #pragma once
 
 #include "rendezvous/store/store_table.hpp"

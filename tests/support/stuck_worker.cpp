@@ -1,7 +1,7 @@
-// A worker with two threads that wait for ever, each in a function of its own name:
+// A worker with two threads that wait forever, each in a function of its own name:
 //   stuck_worker runtime|plain READY_FILE [THREADS]
-// With or without the worker runtime; more threads on request. SIGTERM does not end it. Or one that
-// waits for ever once rank 1 has failed:
+// With or without the worker runtime; more threads on request. SIGTERM does not end it. Or a worker
+// that waits forever once rank 1 has failed:
 //   stuck_worker peer
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker.hpp>
@@ -28,7 +28,7 @@ void say_ready(const std::string& file) {
   std::fclose(stream);
 }
 
-// The loops are all that keeps these from being one and the same function for the compiler.
+// Without the loops the compiler would merge these functions.
 __attribute__((noinline)) void wait_in_first_thread(const std::string& ready_file) {
   say_ready(ready_file);
   while (true) {

@@ -1,5 +1,5 @@
-// What groups of some of the ranks have to stand on every backend: several of them at work at once,
-// beside the group that they were made from, and one within another.
+// Test of subgroups for every backend: several of them are used concurrently, also with their
+// parent group and nested.
 #pragma once
 
 #include "tests/support/random_calls.hpp"
@@ -20,8 +20,8 @@ inline std::vector<int> every(int step, int rest, int size) {
   return ranks;
 }
 
-/// Random calls in all of `groups` at the same time, a thread for each. Returns "ok", or what went
-/// wrong.
+/// Makes random calls in all of `groups` at the same time, with a thread for each. Returns "ok", or
+/// the first mismatch.
 inline std::string run_at_once(std::vector<ProcessGroup> groups, unsigned seed,
                                Arithmetic arithmetic, int calls) {
   std::vector<std::string> said(groups.size());
@@ -29,7 +29,7 @@ inline std::string run_at_once(std::vector<ProcessGroup> groups, unsigned seed,
   for (std::size_t i = 0; i < groups.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
-        // Of one group all ranks need the same seed.
+        // All ranks of a group need the same seed.
         const auto own = seed + static_cast<unsigned>(groups[i].workers().front());
         said[i] = RandomCalls(groups[i], own, {}, arithmetic).run(calls);
       } catch (const std::exception& error) {
@@ -59,7 +59,7 @@ inline std::string exercise_subgroups(ProcessGroup world, unsigned seed, Arithme
     if (group->workers() != ranks || ranks[static_cast<std::size_t>(group->rank())] != world.rank())
       return "the ranks of a group are others than were asked for";
     groups.push_back(*group);
-    // One within it, without its first rank.
+    // A subgroup of it, without its first rank.
     if (group->size() > 1) {
       const auto inner = group->new_group(every(1, 1, group->size()));
       if (inner) groups.push_back(*inner);

@@ -1,4 +1,4 @@
-// A folder for one test, removed with all that is in it at the end of the test.
+// A folder for one test; the destructor removes it with its content.
 #pragma once
 
 #include <cstdlib>
@@ -24,7 +24,7 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// A path in the folder, as an argument of a program.
+  /// Returns a path in the folder, as an argument of a program.
   std::string operator/(const std::string& name) const { return path_ / name; }
 
  private:

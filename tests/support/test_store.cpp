@@ -28,7 +28,7 @@ struct TestStore::Impl {
     thread = std::thread([this] { context.run(); });
   }
 
-  std::vector<std::string> warnings;  ///< touched by the server's thread only
+  std::vector<std::string> warnings;  ///< used by the server's thread only
   boost::asio::io_context context;
   StoreServer server;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work;
@@ -44,7 +44,7 @@ TestStore::TestStore(StoreServerOptions options)
 TestStore::~TestStore() {
   run([](StoreServer& server) { server.stop(); });
   impl_->work.reset();
-  // Returns only when every coroutine of the server has ended: a test of stop() in itself.
+  // Returns only when all coroutines of the server have ended: also a test of stop().
   impl_->thread.join();
 }
 

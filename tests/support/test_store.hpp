@@ -1,4 +1,4 @@
-// A store server on a thread of its own, for tests whose clients block.
+// A store server on its own thread, for tests with blocking clients.
 #pragma once
 
 #include "rendezvous/store/store_server.hpp"
@@ -14,9 +14,9 @@ namespace ddprun::test {
 
 class TestStore {
  public:
-  /// On a port that the kernel chooses, or on `port`.
+  /// Listens on a port that the kernel chooses, or on `port`.
   explicit TestStore(StoreLimits limits = {}, std::uint16_t port = 0);
-  /// With a log of its own.
+  /// With its own log.
   explicit TestStore(StoreServerOptions options);
   TestStore(const TestStore&) = delete;
   TestStore& operator=(const TestStore&) = delete;
@@ -24,18 +24,18 @@ class TestStore {
 
   const StoreEndpoint& endpoint() const;
 
-  /// A new client; the test fails if it cannot connect.
+  /// Returns a new client; the test fails if it cannot connect.
   Store connect() const;
 
-  /// Does `action` on the server's thread and waits for its end.
+  /// Runs `action` on the server's thread and waits for its end.
   void run(const std::function<void(StoreServer&)>& action);
 
   StoreServerStats stats();
 
-  /// Waits until the server's figures satisfy `condition`; false after 20 s.
+  /// Waits until the server's statistics satisfy `condition`; returns false after 20 s.
   bool wait_until(const std::function<bool(const StoreServerStats&)>& condition);
 
-  /// What the server has logged so far.
+  /// Log of the server so far.
   std::vector<std::string> warnings();
 
  private:

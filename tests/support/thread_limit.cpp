@@ -23,13 +23,13 @@ ThreadLimit::~ThreadLimit() {
 
 }  // namespace ddprun::test
 
-// The thread sanitizer's, where it is linked in: it has to know of each thread.
+// The thread sanitizer's function if linked in: it must know each thread.
 extern "C" __attribute__((weak)) int __interceptor_pthread_create(pthread_t* thread,
                                                                   const pthread_attr_t* attributes,
                                                                   void* (*body)(void*),
                                                                   void* argument);
 
-/// Stands before the C library's for all of the program.
+/// Overrides the C library's function in the whole program.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                               void* (*body)(void*), void* argument) {
   auto& left = ddprun::test::threads_left;

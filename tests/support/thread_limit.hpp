@@ -1,9 +1,9 @@
-// Lets the system refuse a program its next threads.
+// Makes thread starts of a program fail.
 #pragma once
 
 namespace ddprun::test {
 
-/// While it lives, this thread can start `threads` more: then std::thread throws.
+/// During its lifetime this thread can start `threads` more; then std::thread throws.
 class ThreadLimit {
  public:
   explicit ThreadLimit(int threads);

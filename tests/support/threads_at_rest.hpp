@@ -1,4 +1,4 @@
-// Waiting until threads and processes have come to where nothing goes on without the caller.
+// Waits until threads and processes can continue only by an action of the caller.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -22,7 +22,7 @@ inline char state_letter(const std::filesystem::path& folder) {
   return end == std::string::npos ? '\0' : text[end + 2];
 }
 
-/// Until the process is in that state: 'T' stopped, 'Z' dead and not reaped.
+/// Waits until the process is in that state: 'T' stopped, 'Z' dead and not reaped.
 inline void await_state(pid_t process, char letter) {
   const auto limit = Deadline::after(std::chrono::minutes(1));
   while (state_letter("/proc/" + std::to_string(process)) != letter) {
@@ -30,8 +30,8 @@ inline void await_state(pid_t process, char letter) {
   }
 }
 
-/// Until all other threads of this process wait for something, looked at several times. A thread
-/// that was woken and has not run yet does not count as waiting.
+/// Waits until several samples show all other threads of this process waiting. A thread that was
+/// woken and has not run yet does not count as waiting.
 inline void await_threads_at_rest() {
   constexpr int kLooks = 20;
   const auto limit = Deadline::after(std::chrono::minutes(1));

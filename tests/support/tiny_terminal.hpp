@@ -1,5 +1,5 @@
-// A terminal's screen as far as tests need one: text, newline, carriage return, and the escape
-// sequences that ddprun uses. A newline also returns, as terminals are usually set.
+// A minimal terminal screen: text, newline, carriage return, and the escape sequences that ddprun
+// uses. A newline also returns, as terminals usually do.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class TinyTerminal {
     }
   }
 
-  /// From the first row ever written to the cursor's and below, without spaces at the ends.
+  /// Rows from the first one ever written to that of the cursor and below, without trailing spaces.
   std::vector<std::string> rows() const {
     std::vector<std::string> result;
     for (const auto& row : rows_) result.push_back(row.substr(0, row.find_last_not_of(' ') + 1));

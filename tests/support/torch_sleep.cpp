@@ -9,8 +9,8 @@ namespace ddprun::test {
 
 bool sleep_in_libtorch() {
   const timespec time{.tv_sec = 3600, .tv_nsec = 0};
-  // Sanitizers replace clock_nanosleep() by code of their own. What follows keeps this function on
-  // the stack.
+  // Sanitizers replace clock_nanosleep() by their own code. The rest keeps this function on the
+  // stack.
   return ::syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, nullptr) == 0;
 }
 

@@ -1,5 +1,4 @@
-// Sleeps as PyTorch does between two attempts to connect to a store. In a shared library of its
-// own.
+// Sleeps like PyTorch between two attempts to connect to a store. In a shared library of its own.
 #pragma once
 
 namespace ddprun::test {

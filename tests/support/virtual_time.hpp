@@ -1,4 +1,4 @@
-// A clock that jumps from event to event, and chance from one seed.
+// A clock that jumps from event to event, and randomness from one seed.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,12 @@ class VirtualTime {
 
   int any(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
   bool chance(int percent) { return any(1, 100) <= percent; }
-  /// Of a network: mostly short.
+  /// Network delay: usually short.
   std::chrono::milliseconds delay() {
     return std::chrono::milliseconds(chance(90) ? any(0, 5) : any(5, 400));
   }
 
-  /// Events of the same time happen in the order in which they were planned.
+  /// Events of the same time run in the order in which they were planned.
   void at(Time when, std::function<void()> what) {
     events_.push({std::max(when, now_), ++event_number_, std::move(what)});
   }

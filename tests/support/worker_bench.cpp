@@ -75,7 +75,7 @@ class WorkerBench::Impl {
     ++taken;
   }
 
-  /// Runs the operation to its end, and nothing else of the bench's meanwhile.
+  /// Runs the operation to its end, and nothing else of the bench.
   template <typename Result>
   Result complete(asio::awaitable<Result> operation, const std::function<void()>& meanwhile) {
     auto result = asio::co_spawn(io, std::move(operation), asio::use_future);
@@ -89,7 +89,7 @@ class WorkerBench::Impl {
     return result.get();
   }
 
-  /// One next() at a time, in the background of whatever the loop does.
+  /// Calls next() one at a time, in the background.
   void keep_taking() {
     if (is_taking || history.is_complete) return;
     is_taking = true;

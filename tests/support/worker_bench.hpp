@@ -1,5 +1,5 @@
-// Real worker groups for tests: everything a WorkerGroup needs, with a pipe or a file as the
-// console, and the loop that collects what happens.
+// Real worker groups for tests: the dependencies of a WorkerGroup, with a pipe or a file as the
+// console, and a loop that collects its events.
 #pragma once
 
 #include "launcher/process/worker_group.hpp"
@@ -16,13 +16,13 @@ namespace ddprun::test {
 /// A worker that runs `script` with /bin/sh.
 WorkerSpec shell_worker(int local_rank, const std::string& script);
 
-/// Everything that has happened in a group.
+/// All events of a group.
 struct History {
   std::vector<WorkerDying> dying;
   std::vector<WorkerExited> exited;  ///< in order of time
   std::vector<WorkersKilled> killed;
   std::vector<StacksTaken> stacks;
-  bool is_complete = false;  ///< NothingLeft came
+  bool is_complete = false;  ///< NothingLeft arrived
 
   const WorkerExited& exit_of(int rank) const;
 };
@@ -41,10 +41,10 @@ class WorkerBench {
   Containment& containment();
   int control_page_fd() const;
 
-  /// Starts the workers; fails the test if they do not.
+  /// Starts the workers; fails the test if they do not start.
   std::vector<WorkerStarted> start(const std::vector<WorkerSpec>& workers);
 
-  /// The same, also if they do not. Calls `meanwhile` each time the start lets the loop go on.
+  /// The same, but permits failed starts. Calls `meanwhile` each time the start yields to the loop.
   WorkerGroup::StartResult try_start(
       const std::vector<WorkerSpec>& workers, const std::function<void()>& meanwhile = [] {});
 
@@ -53,7 +53,7 @@ class WorkerBench {
                                        const std::function<void()>& meanwhile,
                                        std::chrono::milliseconds limit = kStartRetryLimit);
 
-  /// Takes news until nothing is left, the first exit, or the first news of any kind.
+  /// Handles events until no process is left, the first exit, or the first event of any kind.
   void run_to_end();
   void run_to_first_exit();
   void run_to_first_news();
@@ -61,13 +61,13 @@ class WorkerBench {
   const History& history() const;
 
   /// After the end: pids of descendants that had to be killed. Calls `meanwhile` each time the
-  /// sweep lets the loop go on.
+  /// sweep yields to the loop.
   std::vector<pid_t> sweep(const std::function<void()>& meanwhile = [] {});
 
   /// The same, with those that could not be killed.
   Swept sweep_all(const std::function<void()>& meanwhile = [] {});
 
-  /// Lets the event loop run until `condition` is true; fails the test after a minute.
+  /// Runs the event loop until `condition` is true; fails the test after a minute.
   template <typename Condition>
   void run_until(Condition condition) {
     const auto deadline = Deadline::after(std::chrono::seconds(60));
@@ -77,7 +77,7 @@ class WorkerBench {
     }
   }
 
-  /// What the console has been given so far, both streams in one file.
+  /// Console output so far, both streams in one file.
   std::string console() const;
 
   const std::filesystem::path& folder() const;
@@ -93,13 +93,13 @@ class WorkerBench {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Waits (a minute at most) until the file exists and ends with a newline; returns its text.
+/// Waits up to a minute until the file exists and ends with a newline; returns its text.
 std::string await_line(const std::filesystem::path& file);
 
-/// True if the process exists and is not a zombie.
+/// Returns true if the process exists and is not a zombie.
 bool is_alive(pid_t pid);
 
-/// Waits until the process has gone; false if it is still there at the deadline.
+/// Waits until the process is gone; returns false if it exists at the deadline.
 bool await_end(pid_t pid, Deadline deadline);
 
 }  // namespace ddprun::test
