@@ -1,4 +1,4 @@
-// Connections that the operating system does not give out.
+// Failures of accept4().
 #include "rendezvous/store/acceptor.hpp"
 
 #include "tests/support/raw_client.hpp"
@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// From now on, accept4() fails with EPERM in this thread, as under a security module.
+/// Makes accept4() fail with EPERM in this thread, as under a security module.
 bool refuse_accept() {
   std::array<sock_filter, 4> program{
       sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -43,7 +43,7 @@ TEST_SUITE("acceptor") {
   TEST_CASE("acceptor: a failed accept4 is reported and retried after a pause") {
     std::vector<std::string> complaints;
     bool is_refused = false;
-    // On a thread of its own: a filter stays for good.
+    // On its own thread: a filter cannot be removed.
     std::thread thread([&] {
       boost::asio::io_context context(1);
       Acceptor acceptor(

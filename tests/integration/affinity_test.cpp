@@ -1,4 +1,4 @@
-// Bound workers and limited agents on the machine at hand.
+// Bound workers and limited agents on this machine.
 #include "launcher/plan/cgroup_folder.hpp"
 #include "launcher/plan/topology.hpp"
 #include "tests/support/worker_bench.hpp"
@@ -27,8 +27,8 @@ bool write(const fs::path& file, const std::string& text) {
   return stream.good();
 }
 
-/// A cgroup below the one of this process that may use one and a half CPUs; nothing if it cannot be
-/// had.
+/// A child cgroup of that of this process, limited to one and a half CPUs; nothing if it cannot be
+/// created.
 fs::path make_limited_cgroup() {
   for (const auto& own : own_cgroups("/", "cpu")) {
     const auto folder = own.folder / ("quota-of-" + std::to_string(::getpid()));

@@ -1,4 +1,4 @@
-// Checkpoints under what happens to real processes and disks: kill -9, no space, two runs at once.
+// Checkpoints with faults of real processes and disks: kill -9, a full disk, concurrent runs.
 #include "tests/support/temporary_folder.hpp"
 #include <ddprun/checkpoint.hpp>
 #include <ddprun/error.hpp>
@@ -28,10 +28,10 @@ using ddprun::test::TemporaryFolder;
 
 namespace {
 
-/// Exit code of a child whose conditions this machine does not allow.
+/// Exit code of a child whose conditions are not possible on this machine.
 constexpr int kNotPossibleHere = 77;
 
-/// Content that tells its step, so that a mixture of two would be seen.
+/// Content that depends on the step, so that a mixture of two is detected.
 Checkpoint sample(std::int64_t step, std::size_t elements) {
   Checkpoint checkpoint{.step = step, .sections = {}};
   put_section(checkpoint, "parameters", std::vector<std::int64_t>(elements, step));
@@ -39,7 +39,7 @@ Checkpoint sample(std::int64_t step, std::size_t elements) {
   return checkpoint;
 }
 
-/// Forks; the child ends with what `body` returns and never comes back.
+/// Forks; the child exits with the result of `body`.
 pid_t fork_child(const std::function<int()>& body) {
   const pid_t pid = ::fork();
   REQUIRE(pid >= 0);
@@ -75,7 +75,8 @@ struct Pipe {
   }
 };
 
-/// All the steps that the writer has written to the pipe; blocks until one is there or it is dead.
+/// Returns the steps that the writer has written to the pipe; blocks until there is one or the
+/// writer is dead.
 std::vector<std::int64_t> read_steps(int fd) {
   std::vector<std::int64_t> steps(512);
   const auto got = ::read(fd, steps.data(), steps.size() * sizeof steps[0]);
@@ -89,7 +90,7 @@ std::size_t count_temporaries(const fs::path& folder) {
                     [](const auto& entry) { return entry.path().extension() == ".tmp"; }));
 }
 
-/// A full disk for this process alone: a tmpfs of 1 MiB in a mount name space of its own.
+/// Creates a full disk for this process alone: a tmpfs of 1 MiB in its own mount namespace.
 bool mount_small_disk(const fs::path& path) {
   if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
@@ -102,8 +103,8 @@ bool small_file_limit(const fs::path&) {
   return ::setrlimit(RLIMIT_FSIZE, &limit) == 0;
 }
 
-/// In a process whose disk is made small by `prepare`: 0 if a save that does not fit fails as
-/// promised, otherwise the number of what was wrong.
+/// In a process whose disk `prepare` limits: returns 0 if a failed save behaves as documented,
+/// otherwise the number of the violation.
 int save_without_space(const fs::path& folder, bool (*prepare)(const fs::path&),
                        const std::string& reason) {
   if (!prepare(folder)) return kNotPossibleHere;
@@ -146,7 +147,7 @@ TEST_SUITE("checkpoint on a real disk") {
         return 0;
       });
       completed.close_write_end();
-      // The moment is drawn: some saves, then some microseconds into the next one.
+      // The moment is random: some saves, then some microseconds into the next one.
       const auto saves = random() % 3;
       const long nanoseconds = static_cast<long>(random() % 2000) * 1000;
       for (std::size_t seen = 0; seen < saves;) {
@@ -172,7 +173,7 @@ TEST_SUITE("checkpoint on a real disk") {
       const auto loaded = directory.load_newest();
       CHECK(damaged.empty());
       CHECK(count_temporaries(folder.path()) == 0);
-      // The step after the last that was reported may be complete as well.
+      // The step after the last reported one may be complete as well.
       if (newest == 0 && !loaded) continue;
       REQUIRE(loaded);
       CHECK((loaded->step == newest || loaded->step == newest + 1));

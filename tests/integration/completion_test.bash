@@ -6,7 +6,7 @@ source docs/completions/ddprun.bash
 compopt() { :; } # works only while bash is completing
 failures=0
 
-# offers EXPECTED WORD... : the last word is being completed
+# offers EXPECTED WORD... : checks the completions of the last word
 offers() {
   local expected="$1"
   shift

@@ -1,4 +1,4 @@
-// Nothing of a run survives it.
+// Processes, cgroups and folders of a run do not survive it.
 #include "launcher/process/guardian.hpp"
 #include "tests/support/agent_process.hpp"
 #include <ddprun/error.hpp>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Both modes, where both can be had.
+/// Runs in both modes if both are available.
 std::vector<ContainmentMode> modes() {
   std::string reason;
   std::vector<ContainmentMode> modes{ContainmentMode::marker};
@@ -41,7 +41,7 @@ TEST_SUITE("containment") {
       CAPTURE(static_cast<int>(mode));
       WorkerBench bench(1, mode);
       const auto one = bench.folder() / "one", two = bench.folder() / "two";
-      // The second clears its environment, and with it the marker.
+      // The second one clears its environment, including the marker.
       bench.start({shell_worker(0, in_own_session(one) + in_own_session(two, "env -i") +
                                        "while [ ! -s " + one.string() + " -o ! -s " + two.string() +
                                        " ]; do sleep 0.01; done")});
@@ -64,7 +64,7 @@ TEST_SUITE("containment") {
       WorkerBench bench(1, mode);
       const auto pipe = (bench.folder() / "pipe").string(),
                  tidy = (bench.folder() / "tidy").string();
-      // As the resource tracker of Python's multiprocessing: the end of the pipe is the worker's.
+      // Like the resource tracker of Python's multiprocessing: it ends with its pipe to the worker.
       bench.start({shell_worker(
           0, "mkfifo " + pipe + "; (trap '' TERM; cat " + pipe + "; sleep 0.2; echo done >" + tidy +
                  ") </dev/null >/dev/null 2>&1 & exec 3>" + pipe + "; kill -9 $$")});
@@ -213,7 +213,7 @@ TEST_SUITE("containment") {
     const auto script = bench.folder() / "again";
     std::ofstream(script) << "exec sh " + script.string() + "\n";
     const auto pid = bench.start({shell_worker(0, "exec sh " + script.string())})[0].pid;
-    // Finds by the marker alone, as the guardian does.
+    // Searches by the marker alone, like the guardian.
     const RunMembers members(bench.containment().marker().second, std::nullopt);
     int found = 0;
     for (int i = 0; i < 500; ++i) found += members.members() == std::vector<pid_t>{pid} ? 1 : 0;
@@ -226,7 +226,7 @@ TEST_SUITE("containment") {
     bench.start({shell_worker(0, "sleep 1000 & echo $! >" + child.string() + "; kill -9 $$")});
     bench.run_to_first_exit();
     CHECK(bench.history().exit_of(0).signal == SIGKILL);
-    // Before any sweep.
+    // Before descendants are killed.
     CHECK(await_end(pid_in(child), Deadline::after(20s)));
   }
 

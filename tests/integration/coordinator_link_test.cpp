@@ -1,4 +1,4 @@
-// An agent's connection to a peer that is no coordinator.
+// An agent's connection to a peer that is not a coordinator.
 #include "launcher/agent/coordinator_link.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -25,11 +25,11 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-/// The reply of a store of PyTorch to a probe: its number back, and one key of three is there.
+/// The reply of a PyTorch store to a probe: the number of the ping, and one of three keys exists.
 const std::string kTorchrunReply("\xDD\xDD\xDD\xDD\x00\x01\x01", 7);
 
 /// Keeps its first connection open and silent, closes the two of the first probe, and replies to
-/// the next one as the store of a torchrun.
+/// the next one like the store of a torchrun.
 class LateTorchrun {
  public:
   explicit LateTorchrun(asio::io_context& io)

@@ -1,4 +1,4 @@
-// The coordinator's port under peers that are no agents, or bad ones.
+// The coordinator's port with invalid or faulty agents.
 #include "rendezvous/membership/coordinator.hpp"
 
 #include "rendezvous/membership/codec.hpp"
@@ -31,7 +31,7 @@ Settings settings_of_pair() {
   return {.run_id = "run", .nodes_min = 2, .nodes_max = 2};
 }
 
-/// Coordinator and store at one port, on a thread of their own.
+/// Coordinator and store at one port, on their own thread.
 class Rendezvous {
  public:
   explicit Rendezvous(
@@ -57,7 +57,7 @@ class Rendezvous {
 
   RawClient connect() const { return RawClient(endpoint_); }
 
-  /// Waits for the coordinator's end; why it has failed.
+  /// Waits for the coordinator's end; returns its error.
   std::exception_ptr await_end() {
     std::promise<std::exception_ptr> ended;
     const auto wait = [&]() -> boost::asio::awaitable<void> {
@@ -91,7 +91,7 @@ class Rendezvous {
     done.get_future().wait();
   }
 
-  std::vector<std::string> warnings_;  ///< touched by the thread only
+  std::vector<std::string> warnings_;  ///< used by the thread only
   boost::asio::io_context context_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::unique_ptr<StoreServer> store_;
@@ -100,7 +100,7 @@ class Rendezvous {
   std::thread thread_;
 };
 
-/// How an agent begins in an open run.
+/// First bytes of an agent in an open run.
 const std::string kOpening = greeting() + '\0';
 
 std::string bytes_of(const NodeMessage& message) {
@@ -113,7 +113,7 @@ Join join_as(const std::string& name) {
   return {.run_id = "run", .name = name, .nodes_min = 2, .nodes_max = 2};
 }
 
-/// The next thing that the coordinator says; nothing if it closes the connection or is silent.
+/// Returns the next message of the coordinator; nothing if it closes the connection or is silent.
 std::optional<CoordinatorMessage> on_message(const RawClient& client) {
   MessageReader<CoordinatorMessage> reader;
   const auto length = client.receive(sizeof(std::uint32_t));
@@ -127,7 +127,7 @@ std::optional<CoordinatorMessage> on_message(const RawClient& client) {
   return reader.next();
 }
 
-/// Whoever waits for others is told so, sooner or later.
+/// Nodes that wait for others are notified at times.
 template <typename Message>
 bool hears(const RawClient& client) {
   auto message = on_message(client);
@@ -135,7 +135,7 @@ bool hears(const RawClient& client) {
   return message && std::holds_alternative<Message>(*message);
 }
 
-/// Two nodes of a run, to see that it still can be had.
+/// Lets two nodes form a round, to check that the coordinator still works.
 void form_a_round(Rendezvous& rendezvous) {
   const auto first = rendezvous.connect();
   const auto second = rendezvous.connect();
@@ -209,8 +209,8 @@ TEST_SUITE("coordinator") {
 
   TEST_CASE("coordinator: a connection that closes within a message leaves no state") {
     const auto whole = kOpening + bytes_of(join_as("a"));
-    // Fewer at once than the places of those that have not joined: a server that is slow to see
-    // the ends of all of them would rightly tell of the oldest.
+    // Fewer at once than the limit of unjoined connections: a server that detects their ends late
+    // would report the oldest.
     constexpr std::size_t kAtOnce = 32;
     for (std::size_t begin = 1; begin < whole.size(); begin += kAtOnce) {
       Rendezvous rendezvous;
@@ -311,10 +311,10 @@ TEST_SUITE("coordinator") {
     Rendezvous rendezvous(settings);
     const auto deaf = rendezvous.connect();
     deaf.send(kOpening + bytes_of(join_as("deaf")));
-    // Each is answered; send() returns once the connection is closed.
+    // Each has a response; send() returns once the connection is closed.
     std::string heartbeats;
     while (heartbeats.size() < (std::size_t{1} << 20)) heartbeats += bytes_of(Heartbeat{1});
-    constexpr int kMegabytesMax = 64;  // more than the bound and the kernel's buffers together
+    constexpr int kMegabytesMax = 64;  // more than the limit and the kernel's buffers together
     int megabytes = 0;
     while (megabytes < kMegabytesMax && deaf.send(heartbeats)) ++megabytes;
     CHECK(megabytes >= 16);

@@ -1,4 +1,4 @@
-// Deaths that the control page tells of before the kernel is done with them.
+// Deaths that the control page reports before the kernel has completed them.
 #include "launcher/process/death_watch.hpp"
 
 #include "launcher/process/proc_scan.hpp"
@@ -38,14 +38,14 @@ WorkerSpec probe(WorkerBench& bench, int local_rank, std::vector<std::string> ar
   return spec;
 }
 
-/// Until the worker is dead and the watch has told what it makes of that. Nothing reaps the worker
-/// meanwhile, as the bench's loop does not run.
+/// Waits until the worker is dead and the watch has reported it. The worker is not reaped
+/// meanwhile, since the loop of the bench does not run.
 void await_watched_death(const WorkerStarted& worker) {
   await_state(worker.pid, 'Z');
   await_threads_at_rest();
 }
 
-/// All of the page but its first sizes, again and again; wakes sleepers.
+/// Overwrites all of the page but its first sizes repeatedly; wakes sleepers.
 [[noreturn]] void write_at_random(int page_fd) {
   struct stat status {};
   ::fstat(page_fd, &status);
@@ -56,7 +56,7 @@ void await_watched_death(const WorkerStarted& worker) {
   std::minstd_rand random(1);
   while (true) {
     for (int i = 0; i < 1000; ++i) {
-      // The beginnings of the parts more often than the rest.
+      // Overwrites the beginnings of the parts more often than the rest.
       const std::size_t page = random() % (words / 1024) * 1024;
       memory[page + random() % (i % 2 == 0 ? 64 : 1024)] =
           static_cast<std::uint32_t>(i % 3 == 0 ? random() % 5 : random());
@@ -204,7 +204,7 @@ TEST_SUITE("death watch") {
   }
 
   TEST_CASE("death watch: an exiting worker gets SIGCONT only if it is stopped") {
-    // SIGCONT would take back the SIGSTOP of a debugger or leak checker that is just attaching.
+    // SIGCONT would undo the SIGSTOP of a debugger or leak checker that is attaching.
     for (const bool is_stopped : {false, true}) {
       CAPTURE(is_stopped);
       WorkerBench bench;

@@ -1,4 +1,4 @@
-// The client of etcd against a real one, and against servers that are none.
+// The etcd client with a real etcd, and with other servers.
 #include "rendezvous/etcd/client.hpp"
 #include "rendezvous/etcd/record_bounds.hpp"
 #include "tests/support/etcd_server.hpp"
@@ -53,8 +53,8 @@ std::string problem_of(const Result<T>& result) {
   return problem == nullptr ? std::string() : problem->text;
 }
 
-/// Accepts connections one after the other, reads a little, answers each with these bytes and
-/// closes it; with none it answers nothing and keeps it open.
+/// Accepts one connection at a time, reads some bytes, sends this response and closes it; without a
+/// response it sends nothing and keeps it open.
 class BadServer {
  public:
   explicit BadServer(std::string answer) : answer_(std::move(answer)) {
@@ -150,13 +150,13 @@ TEST_SUITE("etcd client") {
     CHECK(first.keys[0].lease == lease.id);
     CHECK(first.keys[0].created == first.revision);
 
-    // Who has not created it cannot write.
+    // A client that did not create the key cannot write it.
     const Transaction other{.conditions = {{"k", first.revision - 1}}, .puts = {{"k", "x", 0}}};
     const auto fenced = std::get<TransactionAnswer>(finish(context, client.commit(other, soon())));
     CHECK_FALSE(fenced.has_succeeded);
 
     finish(context, client.revoke(lease.id, soon()));
-    // What has happened before the watch began is told, too.
+    // Changes from before the watch are reported, too.
     CHECK(finish(context, client.wait_for_change({"k"}, second.revision + 1, soon())));
     const auto look = finish(context, client.commit({.read = Range{"k"}}, soon()));
     CHECK(std::get<TransactionAnswer>(look).keys.empty());

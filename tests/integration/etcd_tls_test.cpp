@@ -1,4 +1,4 @@
-// The client of etcd with TLS, against real etcds that require certificates of their clients.
+// The etcd client with TLS and real servers that require client certificates.
 #include "rendezvous/etcd/client.hpp"
 #include "rendezvous/security/tls.hpp"
 #include "tests/support/certificates.hpp"
@@ -32,7 +32,7 @@ namespace {
 constexpr const char* kNoEtcd = "etcd is not installed (Debian: etcd-server)";
 constexpr const char* kLoopback = "IP:127.0.0.1";
 
-/// Authorities, a server's certificate and those of its clients.
+/// Authorities, a server certificate and client certificates.
 struct Certificates {
   TemporaryFolder folder;
   Authority authority{folder, "authority"};
@@ -222,7 +222,7 @@ TEST_SUITE("files of TLS") {
                     ": holds no key of the certificate that can be read (") == 0);
     CHECK(refusal_of({good.authorities, good.certificate, all.server.key})
               .find("--rdzv_conf=key=" + all.server.key + ": ") == 0);
-    // OpenSSL would ask for it at the terminal.
+    // OpenSSL would ask for the password on the terminal.
     const auto locked = all.authority.issue("locked", {.has_pass_phrase = true});
     CHECK(refusal_of({good.authorities, locked.certificate, locked.key})
               .find("; give one in PEM format and without a pass phrase") != std::string::npos);

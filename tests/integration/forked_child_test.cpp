@@ -1,5 +1,5 @@
-// Children that are forked from a process with groups, stores, loaders and checkpoints: they cannot
-// use their copies, which end without a trace, and the parents notice nothing.
+// Forked children of a process with groups, stores, loaders and checkpoints: they cannot use their
+// copies, which are destroyed without effects, and the parents are not affected.
 #include "tests/support/group_processes.hpp"
 #include "tests/support/rank_processes.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -31,15 +31,15 @@ const std::string kOfParent =
     "usage: process group \"default\": it belongs to the parent of this process; a forked child "
     "must create its own group";
 
-/// What a forked copy of this process says, once it has exited with 0.
+/// Returns the output of a forked copy of this process that has exited with 0.
 std::string in_child(const std::function<std::string()>& body) {
   RankProcesses child(1, [&](int) { return body(); });
   const RankEnd end = child.wait(0);
   return end.exited_with(0) ? end.said : "ended with status " + std::to_string(end.status);
 }
 
-/// What the child of a rank with a call under way says; the rank says it in turn, if the call has
-/// given the right sum afterwards.
+/// Returns the output of the child of a rank with a pending call, if the call has the right sum
+/// afterwards.
 std::string fork_within_call(const StoreEndpoint& endpoint, int rank, const std::string& backend) {
   const auto deadline = Deadline::after(60s);
   auto store = Store::connect(endpoint, deadline);

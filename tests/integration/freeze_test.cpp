@@ -1,4 +1,4 @@
-// A run that is suspended: everything of it stands still and goes on again.
+// A suspended run: all its processes are stopped, and later continue.
 #include "launcher/process/containment.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "rendezvous/base/quiet_write.hpp"
@@ -90,7 +90,7 @@ TEST_SUITE("suspended run") {
 TEST_SUITE("quiet write") {
   TEST_CASE("log file: the size limit of a file is an error result and not a signal") {
     const TemporaryFolder folder;
-    // The limit is the process' own and cannot be raised again by everybody.
+    // An unprivileged process cannot raise its own limit again.
     const pid_t child = ::fork();
     if (child == 0) {
       const rlimit limit{.rlim_cur = 4, .rlim_max = 4};

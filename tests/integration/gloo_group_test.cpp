@@ -1,5 +1,5 @@
-// Process groups of real processes on the module gloo: all collectives and types, messages, and
-// what the ranks learn when one of them goes. Where Gloo is not installed there is no such test.
+// Process groups of real processes on the gloo module: all collectives and types, messages, and
+// failures of a rank. Built only if Gloo is installed.
 #include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
@@ -33,7 +33,7 @@ GroupOptions gloo_group(Deadline::Duration timeout = 60s) {
   return options;
 }
 
-/// What a thread that waits for `work` hears when the group is aborted then.
+/// Error of a thread that waits for `work` when the group is aborted.
 std::string said_to_who_waits(ProcessGroup& group, const Work& work) {
   std::string said;
   std::thread waiter([&] { said = describe_failure([&] { work.wait(); }); });
@@ -111,7 +111,7 @@ TEST_SUITE("gloo group") {
       });
       for (int rank = 0; rank < size; ++rank) CHECK(ranks.wait(rank).said == "ok");
     }
-    // Each group has taken its keys with it, or the next of its name could not have met.
+    // Each group has deleted its keys: otherwise the next one of its name could not connect.
     CHECK(store.connect().number_of_keys(Deadline::after(60s)) == 0);
   }
 
@@ -184,7 +184,7 @@ TEST_SUITE("gloo group") {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, 2), gloo_group(1h));
       std::int32_t pid = ::getpid();
       group.broadcast(as_buffer(&pid, 1), 1).wait();
-      std::vector<float> values(16 << 20);  // more than sockets hold
+      std::vector<float> values(16 << 20);  // more than sockets buffer
       const Buffer buffer = as_buffer(values.data(), values.size());
       if (rank == 0) {
         await_state(pid, 'T');
@@ -218,7 +218,7 @@ TEST_SUITE("gloo group") {
       logged.emplace_back(line);
     };
     for (const int rank : {0, 1}) {
-      // More ranks than the host backend connects on a node, and a port where no store listens.
+      // More ranks than the host backend connects on a node, and a port without a store.
       const auto env = make_env({.host = "127.0.0.1", .port = 1}, rank, 1025);
       CHECK(describe_failure([&] { ProcessGroup::create(env, options); }) != "no failure");
     }

@@ -1,4 +1,4 @@
-// Who kills the workers of an agent that is stopped.
+// The guardian kills the workers of an agent that is stopped.
 #include "tests/support/agent_process.hpp"
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ TEST_SUITE("guard until") {
           bench.start({shell_worker(0, in_own_session(file) + "sleep 1000")})[0].pid;
       const pid_t grandchild = pid_in(file);
       bench.containment().guard_until(in(0ms));
-      // Nothing of this process runs meanwhile but this wait.
+      // This process runs nothing but this wait.
       CHECK(await_end(worker, Deadline::after(20s)));
       CHECK(await_end(grandchild, Deadline::after(20s)));
       bench.run_to_end();

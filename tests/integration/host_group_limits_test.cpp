@@ -1,5 +1,4 @@
-// Process groups on the host backend under limits of their processes: they fit, or say which limit
-// leaves no room.
+// Process groups on the host backend under memory limits: they fit, or report the limit.
 #include "tests/support/group_processes.hpp"
 #include "tests/support/limited_address_space.hpp"
 #include "tests/support/rank_processes.hpp"
@@ -32,7 +31,7 @@ void limit_files_to(rlim_t bytes) {
   if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) throw std::runtime_error("setrlimit");
 }
 
-/// Two ranks make a group after each has called `prepare`; returns how they ended.
+/// Two ranks create a group after each has called `prepare`; returns their results.
 std::vector<RankEnd> ends_after(const std::function<void()>& prepare, std::size_t arena_bytes = 0) {
   const StoreProcess store;
   RankProcesses ranks(2, [&](int rank) {
@@ -45,7 +44,7 @@ std::vector<RankEnd> ends_after(const std::function<void()>& prepare, std::size_
     return std::to_string(static_cast<int>(sum));
   });
   std::vector<RankEnd> ends{ranks.wait(0)};
-  if (!ends[0].exited_with(0)) ranks.kill(1, SIGKILL);  // as the agent does
+  if (!ends[0].exited_with(0)) ranks.kill(1, SIGKILL);  // like the agent
   ends.push_back(ranks.wait(1));
   return ends;
 }
@@ -58,7 +57,7 @@ void check_success(const std::vector<RankEnd>& ends) {
   }
 }
 
-/// Leaves no room in /dev/shm, for this process alone. False if that is not permitted.
+/// Fills /dev/shm for this process alone. Returns false if that is not permitted.
 bool fill_shared_memory_folder() {
   return ::unshare(CLONE_NEWNS) == 0 &&
          ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&

@@ -1,5 +1,5 @@
-// Process groups of real processes on the host backend: they meet through a real store, agree, and
-// learn at once when one of them dies.
+// Process groups of real processes on the host backend: they connect through a real store, get
+// equal results, and detect a death at once.
 #include "rendezvous/control/control_page.hpp"
 #include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kElements = 100'003;
 
-/// All reduces one buffer of a well-known sum; says what is wrong with it, or "ok".
+/// All-reduces a buffer with a known sum; returns what is wrong with it, or "ok".
 std::string check_all_reduce(ProcessGroup& group, float* values) {
   for (std::size_t i = 0; i < kElements; ++i)
     values[i] = static_cast<float>(i % 1000 + static_cast<std::size_t>(group.rank()));
@@ -225,7 +225,7 @@ TEST_SUITE("host group") {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize), small_group());
       auto client = Store::connect(store.endpoint(), Deadline::after(60s));
       client.add("ready", 1, Deadline::after(60s));
-      // Ranks 1 and 2 sleep in the kernel, waiting for rank 0, as do the survivors.
+      // Ranks 1 and 2 and the survivors sleep in the kernel, waiting for rank 0.
       if (rank == 0) client.get("never", Deadline::after(60s));
       return describe_failure([&] { group.barrier().wait(); });
     });
@@ -312,12 +312,12 @@ TEST_SUITE("host group") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto options = small_group();
-      // The second waits in the memory that the first hands over, so it must not be the later one.
+      // The second one waits for memory that the first passes on, so it must not be the later one.
       options.join_timeout = rank == 0 ? 2s : 1s;
       auto client = Store::connect(store.endpoint(), Deadline::after(60s));
       client.add("ready", 1, Deadline::after(60s));
       while (client.add("ready", 0, Deadline::after(60s)) < 2) std::this_thread::yield();
-      const auto env = make_env(store.endpoint(), rank * 2, 4);  // 1 and 3 stay away
+      const auto env = make_env(store.endpoint(), rank * 2, 4);  // 1 and 3 do not call it
       return describe_failure([&] { ProcessGroup::create(env, options); });
     });
     CHECK(ranks.wait(0).said.find("timeout: process group: rank(s) 1, 3 did not come") == 0);

@@ -1,4 +1,4 @@
-// SIGKILL of a rank in the middle of a collective: what every survivor's call tells of it.
+// SIGKILL of a rank during a collective: errors of the survivors' calls.
 #include "rendezvous/control/control_page.hpp"
 #include "tests/support/group_processes.hpp"
 #include "tests/support/rank_processes.hpp"
@@ -24,7 +24,7 @@ constexpr int kRanks = 4;
 constexpr int kRound = 3;
 constexpr std::size_t kElements = 1 << 22;
 
-/// Reduces until that fails, and tells with what.
+/// Reduces until that fails, and returns the error.
 std::string reduce_until_failure(ProcessGroup& group) {
   const auto memory = group.allocate(kElements * sizeof(float));
   const Buffer buffer = as_buffer(static_cast<float*>(memory.get()), kElements);

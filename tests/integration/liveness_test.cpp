@@ -1,5 +1,5 @@
-// The agent's thread goes on while workers start, strays are swept and a killed worker does not
-// end.
+// The agent's thread stays responsive while workers start, descendants are killed and a killed
+// worker does not end.
 #include "launcher/process/cgroup.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "rendezvous/base/run_clock.hpp"
@@ -26,13 +26,13 @@ namespace {
 constexpr ContainmentMode kModes[] = {ContainmentMode::automatic, ContainmentMode::marker};
 constexpr KilledLimits kShortLimits{.warning_after = 50ms, .abandoned_after = 50ms};
 
-/// What ends neither by SIGTERM nor by itself; its pid stands in the file.
+/// A process that ends neither by SIGTERM nor by itself; writes its pid to the file.
 std::string deaf(const fs::path& pid_file) {
   return "trap '' TERM; " + in_own_session(pid_file) + "while [ ! -s " + pid_file.string() +
          " ]; do sleep 0.01; done";
 }
 
-/// The freezer of cgroups' version 1 holds off even SIGKILL, as a dead network file system does.
+/// The freezer of cgroup version 1 blocks even SIGKILL, like a dead network file system.
 class Freezer {
  public:
   static std::optional<fs::path> make_folder() {
@@ -131,7 +131,7 @@ TEST_SUITE("liveness") {
       bench.run_to_end();
       int turns = 0;
       bench.sweep([&] { ++turns; });
-      // One each 50 ms, and the asking takes a second.
+      // One per 50 ms; SIGTERM has a grace period of a second.
       CHECK(turns >= 5);
     }
   }
@@ -222,7 +222,7 @@ TEST_SUITE("liveness") {
       pids = pids_of(bench.start(workers));
       freezer.emplace(*folder, pids);
     }
-    // The group's second and the containment's, not forty.
+    // One second of the group and one of the containment, not forty.
     CHECK(std::chrono::steady_clock::now() - begin < 20s);
     for (const pid_t pid : pids) CHECK(is_alive(pid));
     freezer.reset();

@@ -1,4 +1,4 @@
-// The queue of the thread that writes log files, with a pipe as the file that takes nothing.
+// The queue of the log file thread, with a pipe as a blocked file.
 #include "launcher/output/log_writer.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Takes a page of output, and then none until the reader has gone.
+/// Accepts a page of output, and blocks until the reader is closed.
 struct HungFile {
   HungFile() {
     std::array<int, 2> ends{};
@@ -32,7 +32,7 @@ struct HungFile {
     REQUIRE(::fcntl(ends[1], F_SETPIPE_SZ, 4096) > 0);
   }
   std::shared_ptr<LogWriter::File> file = std::make_shared<LogWriter::File>();
-  /// Takes so many bytes after all, which must have been written.
+  /// Accepts this number of further bytes, which must have been written.
   void take(std::size_t bytes) const {
     std::array<char, 4096> part{};
     while (bytes > 0) {
@@ -45,7 +45,7 @@ struct HungFile {
   UniqueFd reader;
 };
 
-/// What this process has allocated. Sanitizers say nothing of it.
+/// Bytes allocated by this process. Sanitizers do not report them.
 std::size_t allocated_bytes() {
   const auto info = ::mallinfo2();
   return info.uordblks + info.hblkhd;
@@ -78,7 +78,7 @@ TEST_SUITE("log writer") {
       for (; !writer->is_full() && writer->write(hung.file, large); ++pieces) continue;
     };
     fill();
-    // One for each that has been written.
+    // One for each piece written.
     for (std::size_t i = 0, count = pieces - 1; i < count; ++i) {
       hung.take(large.size());
       CHECK(writer->write(hung.file, small));
@@ -99,7 +99,7 @@ TEST_SUITE("log writer") {
       logged.emplace_back(text);
       writer->close(std::make_shared<LogWriter::File>(), 0);
     };
-    // Also the time in which stop() waits for the thread, which must have ended.
+    // Also the time limit of stop() for the thread, which must have ended.
     writer = std::make_shared<LogWriter>(io.get_executor(), log, 1s);
     CHECK(writer->write(hung.file, std::string(10'000, 'x')));
     const auto drained = boost::asio::co_spawn(io, writer->drain(), boost::asio::use_future);
@@ -107,7 +107,7 @@ TEST_SUITE("log writer") {
     CHECK(logged == std::vector<std::string>{"hung: its file system takes no output; 10000 bytes "
                                              "of output are missing from log files"});
     hung.reader = UniqueFd();
-    // stop() does not wait for a thread that has made no progress for so long.
+    // stop() does not wait for a thread that has not progressed for this time.
     while (hung.file.use_count() > 1) std::this_thread::yield();
     writer->stop();
     writer.reset();

@@ -1,4 +1,4 @@
-// What the ranks of several nodes are told when one of them fails.
+// Errors of the ranks of several nodes when one of them fails.
 #include "rendezvous/control/control_page.hpp"
 #include "tests/support/group_processes.hpp"
 #include "tests/support/limited_address_space.hpp"
@@ -49,7 +49,7 @@ std::vector<int> tcp_connections() {
   return connections;
 }
 
-/// The beginning of the longest message, with tag 2, as a rank sends it to another node.
+/// First bytes of the longest message, with tag 2, as sent to another node.
 struct LongMessage {
   std::uint32_t magic = 0x6464'704d;
   std::int32_t tag = 2;
@@ -230,7 +230,7 @@ TEST_SUITE("nodes failure") {
     RankProcesses ranks(2, [&](int rank) {
       auto options = small_group();
       options.join_timeout = 500ms;
-      const auto env = make_env(store.endpoint(), rank * 2, Nodes{2, 2});  // 1 and 3 stay away
+      const auto env = make_env(store.endpoint(), rank * 2, Nodes{2, 2});  // 1 and 3 do not call it
       return describe_failure([&] { ProcessGroup::create(env, options); });
     });
     for (const int rank : {0, 1}) {
@@ -268,7 +268,7 @@ TEST_SUITE("nodes failure") {
         done.await(1);
         return std::string("idle");
       }
-      // Far more than connections hold besides what the sender may keep.
+      // Far more than connections buffer in addition to the sender's limit.
       std::vector<float> values(1 << 20);
       const auto said = describe_failure([&] {
         for (std::size_t i = 0; i < 4 * tcp::kQueuedMessagesMax; ++i)

@@ -1,5 +1,5 @@
-// Process groups over several nodes: the environment says which worker is on which, and those of a
-// node share memory, so that it is all as on several machines but for the wire.
+// Process groups over several nodes: the environment assigns workers to nodes, and workers of a
+// node share memory, so that only the network differs from several machines.
 #include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"

@@ -1,4 +1,4 @@
-// What other clients of the store can do while the ranks of a group meet there.
+// Influence of other store clients on the creation of a group.
 #include "tests/support/test_store.hpp"
 #include "worker_runtime/backends/host/node_meeting.hpp"
 #include <ddprun/error.hpp>
@@ -28,7 +28,7 @@ host::Presence presence_of(int rank) {
           .message_port = 4711};
 }
 
-/// Rank `rank` of two, each on a node of its own.
+/// Rank `rank` of two, each on its own node.
 host::NodeMeeting meet(const TestStore& test_store, int rank, const std::optional<Digest>& run_key,
                        Deadline deadline = Deadline::after(20s)) {
   Store store = test_store.connect();
@@ -36,7 +36,7 @@ host::NodeMeeting meet(const TestStore& test_store, int rank, const std::optiona
   return host::meet_nodes(store, kName, run_key, env, RankNames(), presence_of(rank), deadline);
 }
 
-/// As any client of the store can.
+/// As possible for any client of the store.
 std::vector<std::string> keys_of(const TestStore& store) {
   return store.connect().list_keys(Deadline::after(20s));
 }

@@ -1,5 +1,4 @@
-// A rank that dies is noticed on all nodes, also where nobody has a connection to it and where the
-// ranks that have one are doing something else.
+// A dead rank is detected on all nodes, also if only busy ranks have a connection to it.
 #include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
@@ -20,7 +19,7 @@ using namespace ddprun::test;
 
 namespace {
 
-// Ranks 0 and 3, 1 and 2 have no connection until something needs one.
+// Ranks 0 and 3, 1 and 2 have no connection until it is needed.
 const std::vector<int> kNodes{2, 2};
 
 }  // namespace
@@ -110,7 +109,7 @@ TEST_SUITE("nodes watch") {
     RankProcesses ranks(4, [&](int rank) {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kNodes), small_group());
       if (rank > 0) return describe_failure([&] { group.barrier().wait(); });
-      std::vector<float> values(16 << 20);  // of twice the memory that it may use
+      std::vector<float> values(16 << 20);  // twice its permitted memory
       return describe_failure(
           [&] { group.send(as_buffer(values.data(), values.size()), 1).wait(); });
     });

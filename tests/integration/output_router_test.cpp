@@ -1,4 +1,4 @@
-// The workers' output on its way to the console and to files, with real pipes.
+// The path of the workers' output to console and files, with real pipes.
 #include "launcher/process/stacks_file.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/hold.hpp"
@@ -97,7 +97,7 @@ TEST_SUITE("output router") {
     WorkerBench bench(kWorkers);
     std::vector<WorkerSpec> workers;
     for (int i = 0; i < kWorkers; ++i) {
-      // With pauses that are longer than a prompt is waited for.
+      // With pauses longer than the wait for the end of a prompt.
       const std::string half = "head -c 300000 /dev/zero | tr '\\0' x; ";
       workers.push_back(shell_worker(i, half + "sleep 0.2; " + half + "echo"));
     }
@@ -245,10 +245,10 @@ TEST_SUITE("output router") {
       REQUIRE(bench.log()[1].starts_with(beginning));
       CHECK(bench.log()[1].ends_with(" bytes of output are missing from log files"));
       const auto lost = std::stoul(bench.log()[1].substr(beginning.size()));
-      CHECK(lost > 39'000'000);  // all but what the FIFO holds
+      CHECK(lost > 39'000'000);  // all but the content of the FIFO
       CHECK(lost < 40'000'000);
     }
-    // The thread has been left behind and ends once it can write.
+    // The thread was abandoned and ends once it can write.
     std::array<char, 1 << 16> bytes;
     while (::read(reader.get(), bytes.data(), bytes.size()) != 0) continue;
   }
@@ -304,7 +304,7 @@ TEST_SUITE("output router") {
 }
 
 TEST_SUITE("console") {
-  /// A router whose console is a pipe that nobody reads.
+  /// A router whose console is an unread pipe.
   struct SilentConsole {
     SilentConsole() {
       REQUIRE(::pipe2(pipe.data(), O_CLOEXEC) == 0);
@@ -313,7 +313,7 @@ TEST_SUITE("console") {
           OutputRouter::Console{.standard_output = pipe[1], .standard_error = pipe[1]},
           [this](LogLevel, std::string_view line) {
             log.emplace_back(line);
-            // As the program does, which shows its warnings on the same console.
+            // Like the program, which prints its warnings on the same console.
             if (log.size() < 100) router->write(std::string(line) + "\n");
           });
       group = std::make_unique<WorkerGroup>(io.get_executor(), 0, containment, *router,
@@ -346,7 +346,7 @@ TEST_SUITE("console") {
       return exited;
     }
 
-    /// Reads until the router owes nothing; returns everything.
+    /// Reads until the router has no pending output; returns everything.
     std::string drain() {
       std::string text;
       bool is_done = false;

@@ -1,4 +1,4 @@
-// Which callers and listeners become connections between ranks of different nodes.
+// Acceptance of connections between ranks of different nodes.
 #include "worker_runtime/backends/host/tcp/meeting.hpp"
 
 #include <doctest/doctest.h>
@@ -21,13 +21,13 @@ namespace {
 const Digest kKey = sha256("the group's key");
 const Digest kOtherKey = sha256("another group's key");
 
-/// A rank of two that waits for callers, in a thread-free test.
+/// One of two ranks that waits for connections, in a test without threads.
 struct Rank {
   Rank(int number, const std::vector<PeerAddress>& peers, const Listening& listening,
        const Digest& key = kKey)
       : meeting(number, key, peers, listening.socket.fd()) {}
 
-  /// Does what there is to do within `time`; returns new connections.
+  /// Handles all events within `time`; returns new connections.
   std::vector<std::pair<int, Socket>> work(Deadline::Duration time) {
     auto wanted = meeting.wanted();
     const auto until = earlier(meeting.next_timeout(), Deadline::after(time));
@@ -59,7 +59,7 @@ void say(const Socket& socket, const Message& message) {
   REQUIRE(::send(socket.fd(), &message, sizeof message, 0) == ssize_t{sizeof message});
 }
 
-/// What the listener answers to this hello.
+/// The listener's response to this hello.
 Answer answer_to(const Hello& hello, Rank& listener, const Socket& caller) {
   say(caller, hello);
   Answer answer;
@@ -76,14 +76,14 @@ Answer answer_to(const Hello& hello, Rank& listener, const Socket& caller) {
   return answer;
 }
 
-/// False once the listener has closed the connection of the rank's only call.
+/// Returns false once the listener has closed the only connection of the rank.
 bool is_connected(const Rank& rank) {
   char byte = 0;
   const int fd = rank.meeting.wanted().front().fd;
   return ::recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-/// Works until the listener has hung up.
+/// Handles events until the listener has closed the connection.
 bool is_refused(Rank& listener, const Socket& caller) {
   const auto deadline = Deadline::after(20s);
   while (!deadline.passed()) {
@@ -95,7 +95,7 @@ bool is_refused(Rank& listener, const Socket& caller) {
   return false;
 }
 
-/// Rank 1 calls rank 0; true if both get the connection.
+/// Rank 1 connects to rank 0; returns whether both get the connection.
 bool do_meet(Rank& lower, Rank& higher) {
   higher.meeting.call(0);
   bool is_lower_done = false;

@@ -1,4 +1,4 @@
-// Agents that connect to each other, and to what does not answer.
+// Connections between agents, and to peers that do not respond.
 #include "rendezvous/membership/peer_probe.hpp"
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -54,8 +54,8 @@ Indices probe(std::vector<ProbeAddress> peers, Deadline::Duration timeout = 20s)
   return probe(context, std::move(peers), timeout);
 }
 
-/// Of peers of which some do not answer. A probe whose end this process misses, as on a busy
-/// machine, says that all are reached; another one is made then.
+/// With some silent peers. A probe whose end this process misses, as on a busy machine, reports
+/// that all are reached; it is then repeated.
 Indices probe_silent(const std::vector<ProbeAddress>& peers) {
   const auto deadline = Deadline::after(20s);
   Indices unreachable;
@@ -103,7 +103,7 @@ TEST_SUITE("peer probe") {
   TEST_CASE("peer probe: a peer that does not respond in time is unreachable") {
     const Listening peer;
     const Listening full(0);
-    // Its queue has room for one; what comes later is not answered.
+    // Its queue has room for one; later connections get no response.
     CHECK(probe({full.address(), peer.address()}).empty());
     CHECK(probe_silent({full.address(), peer.address()}) == Indices{0});
   }
@@ -121,7 +121,8 @@ TEST_SUITE("peer probe") {
     const Listening full(0);
     CHECK(probe({full.address()}).empty());
     boost::asio::io_context context(1);
-    // Away from before its time was up until long after: what is later by 0.5 s counts as missed.
+    // Stopped from before the time limit until long after: a delay of 0.5 s or more counts as
+    // missed.
     boost::asio::post(context,
                       [&context] { boost::asio::post(context, [] { ::poll(nullptr, 0, 1500); }); });
     CHECK(probe(context, {full.address()}, 300ms).empty());

@@ -1,4 +1,4 @@
-// Whose socket is at the other end of a connection.
+// The user of the socket at the other end of a connection.
 #include "rendezvous/store/peer_user.hpp"
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -55,7 +55,7 @@ UniqueFd make_socket(Address& address) {
 }
 
 std::uint16_t port_of(int fd) {
-  sockaddr_in address{};  // the port is at the same place for both families
+  sockaddr_in address{};  // the port is at the same offset for both families
   Address own;
   REQUIRE(::getsockname(fd, own.get(), &own.length) == 0);
   std::memcpy(&address, &own.storage, sizeof address);
@@ -72,7 +72,7 @@ UniqueFd listen_at(const std::string& host, std::uint16_t port = 0) {
   return fd;
 }
 
-/// From an address of this machine; empty: the kernel chooses.
+/// From a local address; empty: the kernel chooses.
 UniqueFd connect_to(const std::string& host, std::uint16_t port, const std::string& from = {}) {
   auto address = address_of(host, port);
   auto fd = make_socket(address);
@@ -101,7 +101,7 @@ struct Route {
   const char* connect_address;
 };
 
-/// The last two are sockets for both families: the server's, the client's.
+/// The last two are dual-stack sockets: the server's and the client's.
 constexpr Route kRoutes[] = {{"127.0.0.1", "127.0.0.1"},
                              {"0.0.0.0", "127.1.2.3"},
                              {"::1", "::1"},
@@ -173,7 +173,7 @@ TEST_SUITE("peer user") {
 
   TEST_CASE("peer user: a listening socket at the client's port is not the client") {
     const auto listener = listen_at("127.0.0.1");
-    // At an address of its own, where no other program has the port.
+    // At an address of its own, where no other program uses the port.
     const std::string from = "127.7.7.7";
     auto client = connect_to("127.0.0.1", port_of(listener.get()), from);
     const auto port = port_of(client.get());
@@ -194,7 +194,7 @@ TEST_SUITE("peer user") {
     const auto server = accept_from(listener);
     PeerUsers users;
     const auto found = users.of(server.get());
-    // Kernels differ in whether they still know.
+    // Depends on the kernel version.
     const auto* user = std::get_if<LocalUser>(&found);
     CHECK((is_unknown(found) || (user != nullptr && user->id == kOtherUser)));
   }

@@ -26,8 +26,7 @@ namespace {
 
 enum class Reuse { no, yes };
 
-/// Tries to listen at a port of all IPv4 addresses, as a program of its own would. Returns 0 or
-/// errno.
+/// Tries to listen at a port of all IPv4 addresses, like a user's program. Returns 0 or errno.
 int try_to_listen(std::uint16_t port, Reuse reuse) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   REQUIRE(fd >= 0);

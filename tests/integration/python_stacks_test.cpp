@@ -1,4 +1,4 @@
-// The stacks of Python workers, by real tools where there are any.
+// Stacks of Python workers, captured by real tools if available.
 #include "launcher/process/proc_scan.hpp"
 #include "tests/support/stack_patient.hpp"
 
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A gdb to which Python seems not to export the function that prints its frames, as 3.13 does not.
+/// A gdb that hides the function that prints frames, which Python 3.13 does not export.
 std::string make_gdb_of_python_3_13(const fs::path& folder) {
   return make_tool(folder,
                    "for argument do\n"
@@ -32,7 +32,7 @@ std::string make_gdb_of_python_3_13(const fs::path& folder) {
                        std::string(kGdb) + " \"$@\"");
 }
 
-/// Whether gdb may and can call functions here.
+/// Returns whether gdb may and can call functions here.
 bool gdb_can_call(const StacksTaken& taken) {
   return !contains(text_of(taken), "not permitted") &&
          !contains(text_of(taken), "too old for the processor");
@@ -97,7 +97,7 @@ TEST_SUITE("stacks of Python workers") {
       return;
     }
     TraceTarget target({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits});
-    // The folder of the run is root's.
+    // The folder of the run belongs to root.
     target.start({"/bin/sh", "-c",
                   "umask 0; exec 3>\"$1\"; exec setpriv --reuid=65534 --regid=65533 --clear-groups "
                   "\"$2\" -c \"$3\" /proc/self/fd/3",

@@ -1,4 +1,4 @@
-// The folders of a run where a user renames and replaces them.
+// Folders of a run that another user renames and replaces.
 #include "launcher/agent/run_folder.hpp"
 
 #include "launcher/plan/log_layout.hpp"
@@ -45,7 +45,7 @@ void write(const HeldPath& file) {
   CHECK(file.open_regular(O_WRONLY | O_CREAT, 0644).get() >= 0);
 }
 
-/// Puts a link to `other` in the place of the folder; returns where the folder is now.
+/// Replaces the folder by a link to `other`; returns its new path.
 fs::path swap(const fs::path& folder, const fs::path& other) {
   const auto moved = folder.parent_path() / "moved";
   fs::rename(folder, moved);

@@ -1,5 +1,5 @@
-// How a run of several nodes ends on this one when it is interrupted at its very beginning, and
-// when the agent cannot go on.
+// The end of a run on one of several nodes after an early interrupt, and if the agent cannot
+// continue.
 #include "launcher/agent/run.hpp"
 
 #include "tests/support/free_port.hpp"
@@ -38,7 +38,7 @@ class Events : public EventSink {
   int attempts = 0;
 };
 
-/// Of one worker that does not end by itself; this node hosts the rendezvous.
+/// A plan with an endless worker; this node hosts the rendezvous.
 LaunchPlan host_plan(const FreePort& port, int nodes) {
   LaunchPlan plan;
   plan.run_id = "shared";
@@ -55,7 +55,7 @@ LaunchPlan host_plan(const FreePort& port, int nodes) {
   return plan;
 }
 
-/// Of one worker that does not end by itself, on the only node.
+/// A plan with an endless worker on a single node.
 LaunchPlan only_node_plan() {
   LaunchPlan plan;
   plan.run_id = "only";
@@ -64,14 +64,14 @@ LaunchPlan only_node_plan() {
   return plan;
 }
 
-/// A node's agent without its signals.
+/// A node's agent without signal handling.
 class Node {
  public:
   explicit Node(LaunchPlan plan) : plan_(std::move(plan)) {
     result_ = asio::co_spawn(io_, run_.run([](std::uint16_t) {}), asio::use_future);
   }
 
-  /// False if nothing more can happen at once.
+  /// Returns false if no event is possible at once.
   bool step() { return io_.poll_one() > 0; }
 
   template <typename Condition>
@@ -109,7 +109,7 @@ class Node {
 
 TEST_SUITE("run") {
   TEST_CASE("run: a signal at any time ends a host that waits for other nodes") {
-    // The whole beginning, up to where the node waits in the run.
+    // The start, up to where the node waits for others.
     constexpr int kStepsMax = 40;
     for (int steps = 0; steps < kStepsMax; ++steps) {
       CAPTURE(steps);
@@ -153,7 +153,7 @@ TEST_SUITE("run") {
     Node node(host_plan(port, 1));
     node.run_until([&] { return node.events().worker.has_value(); });
     const pid_t worker = *node.events().worker;
-    // A guardian that cannot be told how long to wait, and no means for another one.
+    // A guardian whose lease cannot be extended, without descriptors for a new one.
     ::kill(node.containment().guardian_pid(), SIGSTOP);
     node.containment().guard_until(Deadline::Clock::now());
     {

@@ -1,4 +1,4 @@
-// The frame of a worker program, run as a program: exit codes, error files and what the agent sees.
+// run_worker() in a real program: exit codes, error files and the agent's view.
 #include "rendezvous/control/control_page.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -27,7 +27,7 @@ namespace {
 
 struct Run {
   int status = 0;
-  nlohmann::json error_file;  ///< null if there is none
+  nlohmann::json error_file;  ///< null if absent
   std::string standard_error;
   std::size_t files_left = 0;
 
@@ -37,8 +37,8 @@ struct Run {
   bool was_killed_by(int signal) const { return WIFSIGNALED(status) && WTERMSIG(status) == signal; }
 };
 
-/// Runs the worker that fails as `how` says, with a control page if one is given, and with a link
-/// in the place of the temporary file if its target is given.
+/// Runs the worker that fails as given by `how`, optionally with a control page, and with a link in
+/// place of the temporary file if its target is given.
 Run run_worker(const std::string& how, const ControlPage* page = nullptr,
                const std::filesystem::path& target = {}) {
   const TemporaryFolder folder;
@@ -184,7 +184,7 @@ TEST_SUITE("run_worker") {
   }
 
   TEST_CASE("run_worker: an unusable control page is recorded") {
-    const auto page = ControlPage::create(1);  // and the worker is told slot 1
+    const auto page = ControlPage::create(1);  // and the worker has slot 1
     const Run run = run_worker("success", &page);
     CHECK(run.exited_with(2));
     CHECK(run.message().find("no slot for local rank 1") != std::string::npos);

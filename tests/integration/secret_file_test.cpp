@@ -1,4 +1,4 @@
-// Files of secrets: which are taken, which are refused and why, and how a new one is written.
+// Secret files: accepted and rejected ones with their reasons, and the creation of a new one.
 #include "rendezvous/security/secret.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include <ddprun/error.hpp>
@@ -29,7 +29,7 @@ std::string write(const std::string& path, const std::string& bytes, mode_t mode
   return path;
 }
 
-/// What is said against the file; empty: it is taken.
+/// The error of the file; empty: accepted.
 std::string objection(const std::string& path) {
   try {
     read_secret(path, "--secret_file=run.key");
@@ -43,7 +43,7 @@ const std::string kGood(64, 'x');
 
 constexpr uid_t kNobody = 65534;
 
-/// While it lives, this process acts as a user that is not root, in one more group than its own.
+/// During its lifetime this process acts as an unprivileged user in an additional group.
 class OtherUser {
  public:
   explicit OtherUser(gid_t group) : groups_(static_cast<std::size_t>(::getgroups(0, nullptr))) {
@@ -107,7 +107,7 @@ TEST_SUITE("secret file") {
   }
 
   TEST_CASE("secret file: only the user and root may own it") {
-    if (::geteuid() != 0) return;  // nobody else can give files away
+    if (::geteuid() != 0) return;  // only root can change the owner of a file
     const TemporaryFolder folder;
     const auto path = write(folder / "secret", kGood);
     REQUIRE(::chown(path.c_str(), kNobody, kNobody) == 0);
@@ -130,7 +130,7 @@ TEST_SUITE("secret file") {
     };
     const TemporaryFolder folder;
     REQUIRE(::chmod(folder.path().c_str(), 0711) == 0);
-    // The other user need not be let into the folders above.
+    // The other user may lack access to parent folders.
     const auto before = std::filesystem::current_path();
     std::filesystem::current_path(folder.path());
     for (const auto& each : cases) {

@@ -24,12 +24,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// ThreadSanitizer has a thread of its own.
+/// ThreadSanitizer has its own thread.
 SpawnOptions quick() {
   return {.time_limit = 60s, .stop_grace = 60s, .allow_threads = true};
 }
 
-/// What the workers of a test write, and its end when nobody is left to write.
+/// A pipe for output of the workers, which ends when the last writer has exited.
 class Pipe {
  public:
   Pipe() { REQUIRE(::pipe(ends_) == 0); }
@@ -48,7 +48,7 @@ class Pipe {
     const ssize_t got = ::read(ends_[0], buffer, sizeof buffer);
     return {buffer, static_cast<std::size_t>(got > 0 ? got : 0)};
   }
-  /// Blocks until all who could write have ended.
+  /// Blocks until all writers have exited.
   std::string read_all() {
     if (!is_closed_) ::close(ends_[1]);
     is_closed_ = true;
@@ -62,7 +62,7 @@ class Pipe {
   bool is_closed_ = false;
 };
 
-/// The failure of a run of four, without the process' number.
+/// The failure of a run of four, without the process id.
 std::string failure_of(const std::function<void(const WorkerEnv&)>& function,
                        const SpawnOptions& options = quick()) {
   try {

@@ -1,4 +1,4 @@
-// Stacks asked for often, by many workers, and just before the end.
+// Repeated requests for stacks, by many workers, and just before the end of a run.
 #include "launcher/process/tool_runner.hpp"
 #include "tests/support/worker_bench.hpp"
 
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A program that stands in for a debugger.
+/// A program in place of a debugger.
 std::string make_tool(const fs::path& folder, const std::string& script) {
   const auto path = folder / "tool";
   std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
@@ -29,10 +29,10 @@ std::string make_tool(const fs::path& folder, const std::string& script) {
   return path;
 }
 
-/// For those that use up what they have.
+/// For tests that use up their descriptors.
 constexpr StackLimits kShortLimits{.tool = 3s, .together = 4s};
 
-/// One that tells of each of its starts and shows a stack only when it is told to end.
+/// A tool that records each start and prints a stack only when it is asked to end.
 std::string make_slow_tool(const fs::path& folder) {
   return make_tool(folder,
                    "trap 'echo Thread 1; echo \"#0 here\"; exit' TERM\n"
@@ -68,7 +68,7 @@ TEST_SUITE("requests for stacks") {
       bench.group().stop(SIGTERM, 10ms);
       bench.run_to_end();
       const auto& stacks = bench.history().stacks;
-      // What the interrupted tool said counts, and what comes before a signal follows at once.
+      // Output of an interrupted tool counts, and the signal is sent right after its capture.
       const std::size_t last = when == StacksWhen::stop ? 2 : 1;
       REQUIRE(stacks.size() == 1 + last);
       CHECK(stacks[0].reason == "for a test");
@@ -123,8 +123,7 @@ TEST_SUITE("requests for stacks") {
       ++steps;
       return bench.history().stacks.size() == kWorkers;
     });
-    // A handful for each worker and twenty for each second; without rest there are hundreds of
-    // thousands.
+    // A few per worker and twenty per second; an agent that is not idle has hundreds of thousands.
     CHECK(steps < 3000);
   }
 

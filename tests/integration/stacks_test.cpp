@@ -1,4 +1,4 @@
-// The stacks of real processes, by real tools where there are any.
+// Stacks of real processes, captured by real tools if available.
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/runtime_stacks.hpp"
 #include "launcher/process/tool_runner.hpp"
@@ -61,7 +61,7 @@ TEST_SUITE("stacks of workers") {
       target.start_stuck("runtime");
       CHECK(contains(text_of(target.ask()), "Thread limit: 10"));
     }
-    // As on a file system that hangs.
+    // Like on a file system that hangs.
     plan.symbol_reader = make_reader("sleep 1000");
     plan.limits = {.tool = 2s, .together = 50s};
     {
@@ -115,7 +115,7 @@ TEST_SUITE("stacks of workers") {
     if (!fs::exists(kGdb)) return;
     TraceTarget target({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits});
     target.start_stuck("plain");
-    // A process has one tracer at most.
+    // A process has at most one tracer.
     if (::ptrace(PTRACE_SEIZE, target.pid, nullptr, nullptr) != 0) return;
     const auto taken = target.ask();
     INFO(text_of(taken));
@@ -205,7 +205,7 @@ TEST_SUITE("stacks of workers") {
       target.bench.run_until([&] { return executable_name(target.pid) == "sleep"; });
       const auto text = text_of(target.ask());
       INFO(text);
-      if (contains(text, "not permitted")) continue;  // no process may look at others here
+      if (contains(text, "not permitted")) continue;  // processes may not inspect others here
       CHECK(contains(text,
                      gdb == tool ? "#0 65534 65533 65533 8388608 300 unset C marked\n/" : "sleep"));
     }

@@ -1,4 +1,4 @@
-// What is left of a run whose agent and guardian were both killed, at the start of the next one.
+// Leftovers of a run whose agent and guardian were both killed, at the start of the next one.
 #include "launcher/agent/run_folder.hpp"
 #include "launcher/process/folder_lock.hpp"
 #include "tests/support/agent_process.hpp"
@@ -42,10 +42,10 @@ TEST_SUITE("stale runs") {
     CHECK(await_end(agent.guardian, Deadline::after(20s)));
     agent.kill();
     CHECK(await_end(agent.worker, Deadline::after(20s)));  // by the parent-death signal
-    // Another test may start a run and be faster, so nothing is said of how the next one begins.
+    // Another test may start a run earlier, so the output of the next one is not checked.
     const Containment next({.mode = ContainmentMode::cgroup});
     CHECK(await_end(grandchild, Deadline::after(20s)));
-    // A start does not wait for long, and this machine may be slow.
+    // A start does not wait long, and this machine may be slow.
     Cgroup::end_stale_runs(Deadline::after(20s));
     CHECK_FALSE(fs::exists(cgroup_of_run(agent.word)));
   }
@@ -63,7 +63,7 @@ TEST_SUITE("stale runs") {
     };
     CHECK(end_stale_runs() == 0);
     CHECK(is_alive(agent.worker));
-    // Until it has executed its program it holds the agent's lock of the cgroup, as any child does.
+    // Until it has executed its program it holds the agent's lock of the cgroup, like any child.
     const auto name = [&] { return thread_name(agent.guardian, agent.guardian); };
     while (name() != "guardian" && !deadline.passed()) {
     }
@@ -72,7 +72,7 @@ TEST_SUITE("stale runs") {
     while (process_state(agent.guardian).letter != 'T' && !deadline.passed()) {
     }
     agent.kill();
-    // Other tests start runs, too, which may be faster.
+    // Runs of other tests may be faster.
     end_stale_runs();
     CHECK(await_end(agent.worker, deadline));
     while (fs::exists(cgroup_of_run(agent.word)) && !deadline.passed()) end_stale_runs();

@@ -1,4 +1,4 @@
-// Which clients the store serves: by user on this machine, by address elsewhere.
+// Admission of clients by the store: by user on this machine, by address elsewhere.
 #include "tests/support/as_user.hpp"
 #include "tests/support/raw_client.hpp"
 #include "tests/support/skip.hpp"
@@ -123,7 +123,7 @@ TEST_SUITE("store admission") {
     is_admitted = true;
     const RawClient friendly(store.endpoint());
     CHECK(is_served(friendly));
-    is_admitted = false;  // asked when somebody comes
+    is_admitted = false;  // evaluated for each new client
     CHECK(is_served(friendly));
     CHECK(RawClient(store.endpoint()).is_closed_by_server());
     const auto stats = store.stats();

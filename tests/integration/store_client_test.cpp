@@ -22,7 +22,7 @@ Deadline soon() {
   return Deadline::after(20s);
 }
 
-/// The error that `action` ends with; the test fails if it does not.
+/// Returns the error of `action`; the test fails without one.
 template <typename Action>
 Error error_of(Action action) {
   try {

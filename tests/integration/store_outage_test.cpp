@@ -1,4 +1,4 @@
-// The store when something is missing: descriptors, the server, its answers.
+// The store without descriptors, without a server, or without responses.
 #include "rendezvous/wire/request.hpp"
 #include "tests/support/raw_client.hpp"
 #include "tests/support/test_store.hpp"
@@ -37,7 +37,7 @@ Deadline soon() {
   return Deadline::after(20s);
 }
 
-/// Leaves this process so many free descriptors, until its end.
+/// Leaves this process this number of free descriptors during its lifetime.
 class FewDescriptors {
  public:
   explicit FewDescriptors(rlim_t free) {
@@ -57,7 +57,7 @@ class FewDescriptors {
   rlimit before_{};
 };
 
-/// A port of this machine that belongs to the test: connections are refused, or with listen() made
+/// A port of this machine reserved for the test: connections are refused, or with listen() accepted
 /// by the kernel and never answered.
 class OwnPort {
  public:
@@ -80,7 +80,7 @@ class OwnPort {
 
   void listen() const { REQUIRE(::listen(fd_, 8) == 0); }
 
-  /// Waits for a connection and ends it.
+  /// Waits for a connection and closes it.
   void turn_one_away() const {
     pollfd wanted{.fd = fd_, .events = POLLIN, .revents = 0};
     REQUIRE(::poll(&wanted, 1, 20'000) == 1);
@@ -99,7 +99,7 @@ class OwnPort {
   std::uint16_t port_ = 0;
 };
 
-/// What Store::connect fails with; the test fails if it does not.
+/// Returns the error of Store::connect; the test fails without one.
 std::string connect_error(const StoreEndpoint& endpoint, Deadline deadline) {
   try {
     Store::connect(endpoint, deadline);
@@ -134,7 +134,7 @@ TEST_SUITE("store outage") {
       CHECK(server.wait_until([](const auto& stats) { return stats.accept_failures > 0; }));
       CHECK(early.add("n", 1, soon()) == 1);
       CHECK(late.is_open_and_silent());
-      // It tries again as long as it takes, and logs that ever more rarely.
+      // It retries without end, and logs that at growing intervals.
       CHECK(server.wait_until([](const auto& stats) { return stats.accept_failures > 2; }));
     }
     CHECK(contains(server.warnings().at(0), "cannot accept a connection: Too many open files"));
@@ -190,7 +190,7 @@ TEST_SUITE("store outage") {
     std::string message;
     std::string next_message;
     server.run([&](ddprun::StoreServer&) {
-      // The server's thread is busy with this.
+      // Blocks the server's thread.
       try {
         store.add("n", 1, Deadline::after(100ms));
       } catch (const Error& error) {

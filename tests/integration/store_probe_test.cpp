@@ -1,4 +1,4 @@
-// The store of a torchrun is recognised, and what is none is not taken for one.
+// The store of a torchrun is recognised, and other servers are not.
 #include "rendezvous/membership/store_probe.hpp"
 
 #include "rendezvous/base/unique_fd.hpp"

@@ -43,8 +43,7 @@ std::string legacy(const wire::Request& request) {
   return bytes;
 }
 
-/// Sets a key and waits until it is there: a SET has no answer, and another connection may be
-/// faster.
+/// Sets a key and waits until it exists: a SET has no reply, and another connection may be faster.
 void set_now(Store& store, const std::string& key, const std::string& value) {
   store.set(key, value, soon());
   store.number_of_keys(soon());
@@ -128,7 +127,7 @@ TEST_SUITE("store server") {
     const auto stats = server.stats();
     CHECK(stats.malformed == rude.size());
     CHECK(stats.connections == 1);
-    // Nine mistakes: the first, second, fourth and eighth are told.
+    // Nine errors: the first, second, fourth and eighth are logged.
     CHECK(server.warnings().size() == 4);
     CHECK(any_contains(server.warnings(), "sent the unknown operation code 71"));
     CHECK(any_contains(server.warnings(), "store at 127.0.0.1:"));
@@ -168,7 +167,7 @@ TEST_SUITE("store server") {
   }
 
   TEST_CASE("store: a thousand idle connections do not affect other clients") {
-    // For this process and the store's; the usual soft limit is just too low.
+    // For this process and that of the store; the usual soft limit is slightly too low.
     rlimit open_files{};
     ::getrlimit(RLIMIT_NOFILE, &open_files);
     open_files.rlim_cur = open_files.rlim_max;
@@ -299,7 +298,8 @@ TEST_SUITE("store server") {
     CHECK(server.wait_until([](const auto& stats) { return stats.waits == 1; }));
     const auto port = server.endpoint().port;
     server.run([&](ddprun::StoreServer& store) {
-      // On the server's thread: this connection is made and not yet accepted when the attempt ends.
+      // On the server's thread: this connection is established and not yet accepted when the
+      // attempt ends.
       RawClient not_accepted(store.endpoint());
       not_accepted.send(store_greeting() + store_request(wire::Set{"/sneaked", "in"}));
       store.new_attempt();

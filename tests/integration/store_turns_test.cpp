@@ -1,4 +1,4 @@
-// Long work of the store's server, in turns with what other clients ask for.
+// Long requests to the store's server, in turns with other clients.
 #include "rendezvous/store/store_server.hpp"
 #include "rendezvous/wire/request.hpp"
 #include "tests/support/raw_client.hpp"

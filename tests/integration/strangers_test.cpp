@@ -1,4 +1,4 @@
-// The agents' port of a run with a secret, under those who do not know it and under many who come.
+// The agents' port of a run with a secret: peers without the secret, and many connections.
 #include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/membership/coordinator.hpp"
 #include "rendezvous/store/acceptor.hpp"
@@ -25,7 +25,7 @@ namespace {
 const security::Secret kSecret = secret_of('s');
 const security::Secret kOther = secret_of('t');
 
-/// Far longer than a test: no time limit helps what a bound should do.
+/// Far longer than a test: results must not depend on time limits.
 Settings patient_settings() {
   Settings settings{.run_id = "run", .nodes_min = 2, .nodes_max = 2};
   settings.lease = 600s;
@@ -34,7 +34,7 @@ Settings patient_settings() {
   return settings;
 }
 
-/// On a thread of its own.
+/// On its own thread.
 class Rendezvous {
  public:
   explicit Rendezvous(const Settings& settings)
@@ -77,7 +77,7 @@ class Rendezvous {
     done.get_future().wait();
   }
 
-  std::vector<std::string> warnings_;  ///< touched by the thread only
+  std::vector<std::string> warnings_;  ///< used by the thread only
   boost::asio::io_context context_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::unique_ptr<Coordinator> coordinator_;
@@ -104,7 +104,7 @@ class Agent {
     client.send(dialogue_.take_outgoing());
   }
 
-  /// Nothing if the connection ends first.
+  /// Empty if the connection ends first.
   std::optional<CoordinatorMessage> on_message() {
     while (true) {
       auto message = dialogue_.next();
@@ -119,12 +119,12 @@ class Agent {
   template <typename Message>
   bool hears() {
     auto message = on_message();
-    // Whoever waits for others is told so, sooner or later.
+    // Nodes that wait for others are notified at times.
     while (message && std::holds_alternative<Waiting>(*message)) message = on_message();
     return message && std::holds_alternative<Message>(*message);
   }
 
-  /// Proves that it knows the secret and says no more.
+  /// Authenticates and sends no more.
   void prove() {
     constexpr std::size_t kChallengeMessage = 5 + security::kChallengeBytes;
     dialogue_.feed(client.receive(kChallengeMessage));
@@ -138,7 +138,7 @@ class Agent {
   AgentDialogue dialogue_;
 };
 
-/// Two nodes of a run, to see that it still can be had.
+/// Lets two nodes form a round, to check that the run still works.
 void form_a_round(const Rendezvous& rendezvous) {
   Agent first(rendezvous, kSecret);
   Agent second(rendezvous, kSecret);
@@ -150,7 +150,7 @@ void form_a_round(const Rendezvous& rendezvous) {
   CHECK(second.hears<RoundFormed>());
 }
 
-/// As many as may have no name at a time, in a run of two nodes.
+/// Maximum number of connections without a name, in a run of two nodes.
 constexpr std::size_t kPlaces = 64 + 2;
 
 }  // namespace
@@ -197,7 +197,7 @@ TEST_SUITE("strangers") {
     CHECK(warnings[0] ==
           "rendezvous: too many connections that have not joined; the oldest, of 127.0.0.1, was "
           "closed");
-    // With all places taken.
+    // At the limit of connections.
     Agent second(rendezvous, kSecret);
     second.join("b");
     REQUIRE(second.hears<Welcome>());
@@ -213,7 +213,7 @@ TEST_SUITE("strangers") {
       silent.back().prove();
     }
     CHECK(silent.front().client.is_closed_by_server());
-    // Those who only come do not push them out.
+    // Unauthenticated connections do not replace authenticated ones.
     std::vector<RawClient> strangers;
     for (std::size_t i = 0; i < kPlaces + 1; ++i) strangers.push_back(rendezvous.connect());
     CHECK(strangers.front().is_closed_by_server());

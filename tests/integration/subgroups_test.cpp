@@ -1,4 +1,4 @@
-// Groups of some of the ranks where these are processes, on one node and on several.
+// Subgroups of processes, on one node and on several.
 #include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/group_processes.hpp"
 #include "tests/support/rank_processes.hpp"
@@ -27,7 +27,7 @@ namespace {
 
 using Nodes = std::vector<int>;
 
-/// On which nodes, over which backend.
+/// Nodes of the ranks, and the backend.
 struct Setting {
   Nodes nodes;
   std::string backend = "host";
@@ -43,7 +43,7 @@ struct Setting {
   }
 };
 
-/// Gloo where it is built.
+/// Gloo if built.
 std::vector<Setting> settings(const std::vector<Nodes>& all_nodes) {
   std::vector<Setting> settings;
   settings.reserve(all_nodes.size() + 1);

@@ -69,7 +69,7 @@ bool contains(const std::string& text, const std::string& part) {
 constexpr std::uint32_t kImages = 0x0803;
 constexpr std::uint32_t kLabels = 0x0801;
 
-/// A folder like Fashion-MNIST's with `count` images of two by two pixels.
+/// A folder like that of Fashion-MNIST, with `count` images of two by two pixels.
 void write_data_set(const fs::path& folder, std::uint32_t count) {
   for (const std::string part : {"train", "t10k"}) {
     write_gzip(folder / (part + "-images-idx3-ubyte.gz"),

@@ -25,7 +25,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// The command line of a run with so many workers; one alone needs no launcher.
+/// Command line of a run with this number of workers; a single one needs no launcher.
 Words command(int workers, const Words& options) {
   Words words;
   if (workers > 1) words = {in_bin("ddprun"), "--nproc_per_node=" + std::to_string(workers)};
@@ -71,8 +71,8 @@ double largest_distance(const std::vector<double>& left, const std::vector<doubl
   return largest;
 }
 
-/// How often each sample was used in each epoch by the steps that count: a worker that resumes
-/// after step n takes back what it did after n.
+/// Number of uses of each sample in each epoch, by steps that count: a worker that resumes after
+/// step n undoes later steps.
 std::map<std::pair<int, int>, int> uses_of(const std::string& ledger, int workers) {
   std::map<std::pair<int, int>, int> uses;
   for (int rank = 0; rank < workers; ++rank) {
@@ -91,7 +91,7 @@ std::map<std::pair<int, int>, int> uses_of(const std::string& ledger, int worker
   return uses;
 }
 
-/// Every one of random data's 2048 samples once in each of the epochs.
+/// Each of the 2048 random samples once in each of the epochs.
 void check_exactly_once(const std::map<std::pair<int, int>, int>& uses, std::size_t epochs) {
   CHECK(uses.size() == 2048 * epochs);
   CHECK(std::all_of(uses.begin(), uses.end(), [](const auto& use) { return use.second == 1; }));
@@ -101,10 +101,10 @@ void check_exactly_once(const std::map<std::pair<int, int>, int>& uses, std::siz
 
 TEST_SUITE("trainer runs") {
   TEST_CASE("trainer: 1 and 2 and 4 workers with equal global batches have equal losses") {
-    // Rounding differs between the sums of 128 samples and of 4 times 32. Where activations have no
-    // kink it stays below 1e-6. The ReLU of mlp has one: a value within rounding of zero may fall
-    // to either side, after which the runs part; a smaller rate than the default keeps values from
-    // wandering that fast.
+    // Rounding differs between the sums of 128 samples and of 4 times 32. With smooth activations
+    // the difference stays below 1e-6. The ReLU of mlp has a kink: a value within rounding of zero
+    // may fall on either side, after which the runs diverge; a smaller rate than the default slows
+    // that down.
     const TemporaryFolder folder;
     for (const Words& options : {Words{"--model=seqnet"}, Words{"--model=mlp", "--lr=0.01"}}) {
       std::vector<double> alone;
@@ -135,8 +135,7 @@ TEST_SUITE("trainer runs") {
   }
 
   TEST_CASE("trainer: a stopped and resumed run has the same result bits") {
-    // With batch normalisation, momentum and a last batch of uneven shares, to have all of it
-    // saved.
+    // With batch normalisation, momentum and an uneven last batch, so that all state is saved.
     const TemporaryFolder folder;
     const auto options = [&](const std::string& name) {
       return Words{"--dataset=random", "--batch_norm", "--batch_size=30", "--epochs=4",
@@ -157,7 +156,7 @@ TEST_SUITE("trainer runs") {
 
   TEST_CASE("trainer: a graceful stop loses no step and the same command resumes") {
     const TemporaryFolder folder;
-    // More epochs than anybody waits for, so that the signal is sure to come before the end.
+    // More epochs than fit into the test, so that the signal arrives before the end.
     Words saved = {"--dataset=random", "--epochs=100000", "--metrics=" + (folder / "metrics"),
                    "--checkpoint_every=100000", "--checkpoint_dir=" + (folder / "checkpoints")};
     {

@@ -1,4 +1,4 @@
-// What the trainer's traces say of its collectives.
+// The collectives in the trainer's traces.
 #include "tests/support/program.hpp"
 
 #include <doctest/doctest.h>
@@ -19,8 +19,8 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-/// Name and bytes of each collective in a trace, without the sums of losses, which are the
-/// trainer's own.
+/// Name and bytes of each collective in a trace, except for the sums of losses, which the trainer
+/// adds.
 Names collectives_in(const std::string& path) {
   Names names;
   for (const auto& event : nlohmann::json::parse(read_file(path))) {
@@ -32,7 +32,7 @@ Names collectives_in(const std::string& path) {
   return names;
 }
 
-/// The same of a file of tests/interop/ddp_sequences, whose lines are "when: name count*size, ...".
+/// The same for a file of tests/interop/ddp_sequences with lines "when: name count*size, ...".
 Names collectives_of(const std::string& file) {
   std::istringstream lines(
       read_file(std::string(DDPRUN_SOURCE_DIR "/tests/interop/ddp_sequences/") + file));

@@ -1,4 +1,4 @@
-// What a rank says while it waits for others that do not come.
+// Messages of a rank that waits for missing ranks.
 #include "tests/support/failure_text.hpp"
 #include "tests/support/free_port.hpp"
 #include "tests/support/test_store.hpp"
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Of a rank that is told of `world_size` ranks and meets nobody.
+/// Messages of a rank that is alone in a world of `world_size` ranks.
 std::vector<std::string> said_at(const StoreEndpoint& store, int world_size,
                                  Deadline::Duration notice = 100ms,
                                  Deadline::Duration timeout = 3s) {
@@ -43,7 +43,7 @@ std::vector<std::string> said_at(const StoreEndpoint& store, int world_size,
   return lines;
 }
 
-/// One after another, with anything between, as seconds.
+/// In order, with any text between them; numbers are seconds.
 void check_order(const std::string& line, const std::vector<std::string>& parts) {
   CAPTURE(line);
   std::size_t from = 0;

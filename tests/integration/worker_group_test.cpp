@@ -1,4 +1,4 @@
-// Workers as real processes: their start, their end, and what is told of it.
+// Workers as real processes: their start, their end, and events of both.
 #include "tests/support/worker_bench.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -118,7 +118,7 @@ TEST_SUITE("worker group") {
   TEST_CASE("worker group: signals are forwarded to the process group of each worker") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
-    // A wait that the signal interrupts returns more than 128 and is repeated.
+    // A wait interrupted by the signal returns more than 128 and is repeated.
     bench.start(
         {shell_worker(0, "trap : USR1; sh -c 'trap \"exit 9\" USR1; echo >" + ready.string() +
                              "; while :; do sleep 0.01; done' & "
@@ -131,8 +131,8 @@ TEST_SUITE("worker group") {
   }
 
   TEST_CASE("worker group: consecutive attempts share neither events nor descriptors") {
-    // The descriptors of one attempt get the numbers of the one before while its events may still
-    // be in the loop's queue.
+    // The descriptors of an attempt reuse the numbers of the previous one while its events may
+    // still be in the loop's queue.
     constexpr int kAttempts = 10, kWorkers = 8;
     boost::asio::io_context io;
     Containment containment;
@@ -165,7 +165,7 @@ TEST_SUITE("worker group") {
     io.run_for(50s);
     CHECK(ended == kAttempts * kWorkers);
     CHECK(killed == kAttempts);
-    // Asio keeps a pipe for signals once there was one; nothing is left of each attempt.
+    // Asio keeps a pipe for signals once it was created; no other descriptor of an attempt is left.
     CHECK(open_descriptors() < descriptors_before + kAttempts / 2);
   }
 

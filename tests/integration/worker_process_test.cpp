@@ -1,4 +1,4 @@
-// What a worker finds when it starts, and why it may not start.
+// The state of a worker at its start, and causes of failed starts.
 #include "launcher/process/worker_process.hpp"
 
 #include "launcher/plan/cgroup_folder.hpp"
@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The console text of one worker that runs `arguments`.
+/// Console output of a worker that runs `arguments`.
 std::string output_of(WorkerBench& bench, std::vector<std::string> arguments) {
   auto spec = shell_worker(0, "");
   spec.arguments = std::move(arguments);
@@ -121,7 +121,7 @@ TEST_SUITE("worker process") {
     WorkerBench bench;
     const auto go = bench.folder() / "go";
     bench.start({shell_worker(0, "while [ ! -e " + go.string() + " ]; do sleep 0.01; done")});
-    // From now on the kernel reaps children itself, whatever they end with.
+    // From now on the kernel reaps children itself, with any exit status.
     ::signal(SIGCHLD, SIG_IGN);
     std::ofstream(go).close();
     bench.run_to_end();
@@ -170,7 +170,7 @@ TEST_SUITE("worker process") {
   }
 
   TEST_CASE("worker process: runs on its assigned CPUs in its folder") {
-    // A container may be without the first CPUs.
+    // A container may lack the first CPUs.
     cpu_set_t allowed;
     REQUIRE(::sched_getaffinity(0, sizeof(allowed), &allowed) == 0);
     int cpu = 0;
@@ -206,7 +206,7 @@ TEST_SUITE("worker process") {
     std::vector<WorkerSpec> workers;
     workers.reserve(8);
     for (int i = 0; i < 8; ++i) workers.push_back(shell_worker(i, "exit 0"));
-    // Many in the time that one exec takes.
+    // Many signals during one exec.
     const itimerval often{.it_interval = {.tv_sec = 0, .tv_usec = 50},
                           .it_value = {.tv_sec = 0, .tv_usec = 50}};
     ::setitimer(ITIMER_REAL, &often, nullptr);
@@ -254,7 +254,7 @@ TEST_SUITE("worker process") {
     auto& process = std::get<WorkerProcess>(result);
     const pid_t pid = process.pid();
     REQUIRE(::waitpid(pid, nullptr, 0) == pid);
-    // In a group of the same number, as others may make one.
+    // In a group of the same number, as other processes may create.
     const pid_t other = std::stoi(await_line(file));
     CHECK(::getpgid(other) == pid);
     process.signal_group(SIGKILL);

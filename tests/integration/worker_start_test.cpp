@@ -1,4 +1,4 @@
-// Starts that are tried again: only the workers that could not be started, and not for ever.
+// Retried starts: only of workers that could not be started, and for a limited time.
 #include "launcher/process/worker_group.hpp"
 #include "tests/support/worker_bench.hpp"
 
@@ -21,7 +21,7 @@ namespace {
 
 using Started = std::vector<WorkerStarted>;
 
-/// A worker that runs a program of its own, which does not exist yet.
+/// A worker that runs a program that does not exist yet.
 WorkerSpec absent_worker(const WorkerBench& bench, int local_rank) {
   auto spec = shell_worker(local_rank, "");
   spec.arguments = {(bench.folder() / ("program" + std::to_string(local_rank))).string()};

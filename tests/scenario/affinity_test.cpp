@@ -1,4 +1,4 @@
-// Binding to CPUs as a user sees it.
+// Binding of workers to CPUs by the real launcher.
 #include "tests/support/program.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// Where rank 0 hosts the workers' store: the port that ddprun keeps for it, and workers that do not
-// care.
+// Runs in which rank 0 hosts the workers' store: the port that ddprun reserves for it, and workers
+// that do not use it.
 #include "rendezvous/store/listener.hpp"
 #include "tests/support/launch.hpp"
 

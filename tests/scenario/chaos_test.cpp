@@ -1,5 +1,6 @@
-// Agents that reach the coordinator over a bad line: real agents, real workers, and what must hold
-// whatever the line does. Workers hold a lock for their rank, so two live ones of it are noticed.
+// Agents that reach the coordinator over a faulty connection: real agents and workers, and
+// invariants that hold for any fault. Workers hold a lock for their rank, so two live workers of a
+// rank are detected.
 #include "tests/support/chaos_proxy.hpp"
 #include "tests/support/cluster.hpp"
 #include "tests/support/locked_worker.hpp"
@@ -15,7 +16,7 @@ using namespace ddprun::test;
 
 namespace {
 
-/// A host and a node behind the proxy, at first without a fault.
+/// A host, and a node behind the proxy, initially without a fault.
 class BadLine {
  public:
   explicit BadLine(const std::string& conf = "last_call_timeout=20,lease_timeout=1.2")
@@ -24,17 +25,17 @@ class BadLine {
         host(cluster_.start(2)),
         other(cluster_.start(3, {"--rdzv_endpoint=127.0.0.9:" + std::to_string(proxy.port())})) {}
 
-  /// Both have workers in the same round.
+  /// Waits until both have workers in the same round.
   bool are_together() {
     return rounds_.is_in_round_of(host, 2) && rounds_.is_in_round_of(other, 2);
   }
 
-  /// Rounds that have been do not count any more.
+  /// Discards the rounds so far.
   void forget_rounds() {
     for (auto* node : {&host, &other}) rounds_.forget(*node);
   }
 
-  /// The run comes to its end, one for both, and nothing is left.
+  /// The run ends on both nodes with the same result, and leaves no process.
   void check_end() {
     workers_.open();
     CHECK(host.wait() == 0);
@@ -75,7 +76,7 @@ TEST_SUITE("chaos") {
       BadLine line;
       REQUIRE(line.are_together());
       line.proxy.set(fault);
-      // Both know, and go on each in its way.
+      // Both have detected it, and continue separately.
       REQUIRE(line.host.read_until_contains("rank 0 of 1,"));
       REQUIRE(line.other.read_until_contains("the rendezvous is lost: the rendezvous at 127.0.0."));
       REQUIRE(line.other.read_until_contains(" has not answered for 1 s"));

@@ -1,4 +1,4 @@
-// ddprun with a configuration file, as users run it.
+// The real ddprun with a configuration file.
 #include "tests/support/launch.hpp"
 
 #include <doctest/doctest.h>
@@ -120,7 +120,7 @@ TEST_SUITE("configuration file") {
     }
     refused_alike(with({"--node_name=one", "--security=open", "--events=/no/folder/events"}),
                   "ddprun: --events=/no/folder/events: cannot be written: No such file");
-    // All of them at once.
+    // Reported together.
     const std::vector<std::string> all = {"--node_name=one",
                                           "--rdzv_backend=etcd",
                                           "--rdzv_endpoint=127.0.0.1",
@@ -135,7 +135,7 @@ TEST_SUITE("configuration file") {
           "--rdzv_conf=cacert=", "--rdzv_conf=cert=", "--log_dir: ", "--events="}) {
       refused_alike(all, "ddprun: " + problem);
     }
-    // A file need not say what to run, but that is no reason not to look at the rest.
+    // A file without a program is checked like any other.
     const auto checked =
         run_program({in_bin("ddprun"), "config", "check", config.file(), "--node_name=one"});
     CHECK(checked.exit_code == 2);

@@ -1,4 +1,4 @@
-// A worker that crashes when all have been asked to stop, as a machine joins.
+// A worker that crashes when all are asked to stop because a node joins.
 #include "tests/support/cluster.hpp"
 
 #include <doctest/doctest.h>
@@ -11,8 +11,8 @@ using namespace ddprun::test;
 
 namespace {
 
-/// Rank 0 takes no notice of the request and waits for its peers, as in a collective; rank 1
-/// crashes of it. Once rank 0 has learned that all is over, every worker succeeds.
+/// Rank 0 ignores the request and waits for its peers, as in a collective; rank 1 crashes. Once
+/// rank 0 has detected the end of the attempt, all workers succeed.
 std::string script_in(const TemporaryFolder& folder) {
   return "[ -e " + (folder / "aborted") + " ] && exit 0; [ $RANK = 0 ] && exec " +
          in_bin("probe_worker") + " await-abort " + (folder / "ready") + " " +

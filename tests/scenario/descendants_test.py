@@ -38,18 +38,18 @@ PR_CAPBSET_DROP, CAP_KILL = 24, 5
 
 EARLY_KILLS = 700 if IS_LONG else 12
 EARLY = 0.025  # seconds; ddprun has started its workers by then, or is about to
-# What early kills are to meet.
+# Phases of a start that early kills must hit.
 EARLY_PHASES = {"the time before the folder", "the time before the guardian", "a guardian"}
 BOMB_PROCESSES = 400 if IS_LONG else 100
 # Seconds until a fork bomb is gone. With a cgroup, which the kernel kills at once, the aim is 10;
 # without one, as here, single runs on busy machines took 15.
 BOMB_LIMIT = 30
 
-# Of workers that hang on one node or rank and fail elsewhere, in the test's folder.
+# Script of workers that hang on one node or rank and fail elsewhere, in the folder of the test.
 READING = "reading"
 FAIL = f"while [ ! -e {READING} ]; do sleep 0.1; done; sleep 0.5; exit 3"
 
-# As a helper that sudo starts in the background.
+# Like a helper that sudo starts in the background.
 OF_ANOTHER_USER = f"""
 import os, pathlib, sys
 if os.fork() > 0:
@@ -153,7 +153,7 @@ class Cgroup:
         self.folder /= f"{name}-{os.getpid()}"
         try:
             self.folder.mkdir()
-            # Only those with this right can move a process.
+            # Only processes with this right can move others.
             subprocess.run(["/bin/sh", "-c", f"echo $$ >{self.folder}/cgroup.procs"], check=True,
                            stderr=subprocess.DEVNULL)
             self.problem = None
@@ -217,7 +217,7 @@ class DescendantsTest(unittest.TestCase):
                      "SIGKILL": -signal.SIGKILL}[end]
         self.assertEqual(exit_code, process.wait(TIME_LIMIT), self.output())
         pid = int(file.read_text())
-        # Only a guardian works on after the end of ddprun.
+        # Only a guardian continues after the end of ddprun.
         limit = TIME_LIMIT if end == "SIGKILL" else 0
         self.assertTrue(wait_until(lambda: not is_alive(pid), limit), f"{how}: {self.output()}")
         self.assertEqual([], end_children(limit))
@@ -247,7 +247,7 @@ class DescendantsTest(unittest.TestCase):
                 begin = time.monotonic()
                 process.send_signal(signal.Signals[end])
                 process.wait(TIME_LIMIT)
-                # Killed one by one, the processes would be replaced for ever.
+                # Killed one by one, the processes would be replaced forever.
                 self.assertTrue(wait_until(is_childless), self.output())
                 seconds = time.monotonic() - begin
                 print(f"fork bomb, {end}: gone after {seconds:.2f} s")
@@ -269,7 +269,7 @@ class DescendantsTest(unittest.TestCase):
         had_folder = has_folder()
         process.kill()
         code = process.wait()
-        # Guardians are at work until their runs have ended.
+        # Guardians run until their runs have ended.
         self.assertTrue(wait_until(is_childless), living_children())
         if code == 0:
             return "the end"
@@ -280,7 +280,7 @@ class DescendantsTest(unittest.TestCase):
     def check_early_kills(self, prepare, cgroup=None):
         met = collections.Counter()
         cgroups = 0
-        # When ddprun gets to what is up to the machine, so the number of kills is not fixed.
+        # The timing of ddprun depends on the machine, so the number of kills is not fixed.
         for i in range(10 * EARLY_KILLS):
             if i >= EARLY_KILLS and EARLY_PHASES <= set(met):
                 break
@@ -357,7 +357,7 @@ class DescendantsTest(unittest.TestCase):
 
     def test_node_whose_success_leaves_a_process_has_no_part_in_another_round(self):
         leave, helper = self.leaving_a_helper()
-        # The other node's output names this command, which must not match its own pattern.
+        # The other node's output contains this command, which must not match its own pattern.
         fail = ("[ $WORLD_SIZE = 1 ] && exit 0; while ! grep -q 'to another use[r]' output3; "
                 "do sleep 0.1; done; sleep 0.5; exit 3")
         codes, host, other = self.run_two_nodes(fail, leave, give_up_other_users)

@@ -1,5 +1,5 @@
-// Elected hosts on a network that fails in parts: who can reach etcd and who can reach the other
-// nodes are two questions. Machines are network namespaces; the last one has etcd.
+// Elected hosts on a network with partial failures: etcd and the other nodes can be reachable
+// independently. Machines are network namespaces; the last one has etcd.
 #include "tests/support/elected_run.hpp"
 #include "tests/support/etcd_server.hpp"
 #include "tests/support/network.hpp"
@@ -40,7 +40,7 @@ class Machines {
     REQUIRE(are_together({1, 2, 3}));
   }
 
-  /// Says so if not.
+  /// Logs a message if not.
   bool is_there() const {
     if (!is_there_) skip("needs etcd (Debian: etcd-server) and network namespaces");
     return is_there_;
@@ -48,7 +48,7 @@ class Machines {
 
   Program& operator[](int number) { return *programs_[number]; }
 
-  /// These have workers in the same round, and nobody else, since rounds were forgotten.
+  /// Waits until exactly these nodes have workers in the same round, since rounds were discarded.
   bool are_together(const std::vector<int>& numbers) {
     for (const int number : numbers) {
       if (!rounds_.is_in_round_of((*this)[number], static_cast<int>(numbers.size()))) return false;
@@ -59,7 +59,7 @@ class Machines {
     for (const int number : {1, 2, 3}) rounds_.forget((*this)[number]);
   }
 
-  /// False, and says so, where that cannot be had. What was must be ended then.
+  /// Returns false if that is not possible here; then skips the test and waits for the run's end.
   bool part(int number, const std::vector<int>& others) {
     forget_rounds();
     if (network.part(number, others)) return true;

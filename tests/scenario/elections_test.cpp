@@ -1,5 +1,5 @@
-// Runs of several nodes that find each other through etcd: no node is needed for the others to go
-// on, the one that hosts coordinator and store included.
+// Runs of several nodes with etcd: any node can be lost without ending the run, including the host
+// of coordinator and store.
 #include "tests/support/certificates.hpp"
 #include "tests/support/elected_run.hpp"
 #include "tests/support/etcd_server.hpp"
@@ -21,7 +21,7 @@ using namespace ddprun::test;
 
 namespace {
 
-/// The node that hosts the rendezvous is killed; the others elect another and succeed.
+/// The node that hosts the rendezvous is killed; the others elect another host and succeed.
 void check_loss_of_host(ElectedRun& run, const WorkerFolder& workers) {
   Three nodes(run);
   nodes.host.signal(SIGKILL);

@@ -1,4 +1,4 @@
-// What the nodes of a run that meet through etcd tell people.
+// Messages of nodes of a run with etcd.
 #include "tests/support/elected_run.hpp"
 #include "tests/support/etcd_server.hpp"
 #include "tests/support/skip.hpp"
@@ -29,7 +29,7 @@ TEST_SUITE("election messages") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     ElectedRun run(etcd.endpoint(), "2", "echo at work");
-    auto& lost = run.start(2, {"--local_addr=192.0.2.1"});  // documentation's own: nobody has it
+    auto& lost = run.start(2, {"--local_addr=192.0.2.1"});  // reserved for documentation
     REQUIRE(lost.read_until_contains(kHosts));
     auto& other = run.start(3);
     REQUIRE(lost.read_until_contains("it resigns as coordinator"));

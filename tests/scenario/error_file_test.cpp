@@ -1,5 +1,4 @@
-// Error files: those that workers leave for the agent, and the one that the agent leaves for a
-// launcher above it.
+// Error files: those of workers for the agent, and the one of the agent for its parent launcher.
 #include "tests/support/launch.hpp"
 
 #include <doctest/doctest.h>
@@ -14,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-/// A script that records an error as torchelastic's decorator does, then fails.
+/// A script that records an error like torchelastic's decorator, and then fails.
 std::string record_and_fail(const std::string& message) {
   const json document = {
       {"message",
@@ -35,7 +34,8 @@ TEST_SUITE("error files") {
   }
 
   TEST_CASE("error files: an error about a peer is not the root cause even if it comes first") {
-    // Rank 1 has recorded its error and takes its time; with 1000 seconds, more than it is given.
+    // Rank 1 has recorded its error and then waits; with 1000 seconds, longer than its grace
+    // period.
     for (const std::string seconds : {"0.1", "1000"}) {
       CAPTURE(seconds);
       const TemporaryFolder folder;
@@ -70,7 +70,7 @@ TEST_SUITE("error files") {
 
   TEST_CASE("error files: a nested ddprun passes its root cause to the outer one") {
     auto inner = launch({"--nproc_per_node=2"}, record_and_fail("KeyError: boom"));
-    // What is left of the script's macros is for the inner one.
+    // The remaining macros of the script are for the inner ddprun.
     std::vector<std::string> outer = {in_bin("ddprun")};
     for (const auto& word : inner) {
       std::string escaped;
@@ -79,7 +79,7 @@ TEST_SUITE("error files") {
     }
     const auto result = run_program(outer);
     CHECK(result.exit_code == 1);
-    // The inner one's report comes behind prefixes.
+    // The inner report has prefixes.
     CHECK(contains(result.output, "\n  message   : KeyError: boom\n"));
   }
 

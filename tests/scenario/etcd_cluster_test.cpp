@@ -1,5 +1,5 @@
-// Runs that find each other through an etcd of three members, some of which are lost. An agent is
-// told of all three and does not care which of them answers.
+// Runs with an etcd cluster of three members, some of which are lost. An agent knows the endpoints
+// of all three and may use any of them.
 #include "tests/support/elected_run.hpp"
 #include "tests/support/etcd_server.hpp"
 #include "tests/support/skip.hpp"
@@ -15,12 +15,12 @@ using namespace ddprun::test;
 
 namespace {
 
-// Longer than etcd takes to find another leader, on a loaded machine too.
+// Longer than etcd needs to elect another leader, even on a loaded machine.
 constexpr const char* kLongLeases =
     "last_call_timeout=0.2,lease_timeout=10,etcd_lease_timeout=20,rejoin_timeout=60";
 constexpr const char* kShortLeases = "last_call_timeout=0.2,lease_timeout=3,etcd_lease_timeout=3";
 
-/// Two nodes, trained together; the first is the host.
+/// Two nodes in a round; the first is the host.
 struct Two {
   Two(const EtcdCluster& etcd, const char* conf)
       : run(etcd.endpoints(), "1:3", workers.script(), {"--security=open"}, conf),
@@ -54,7 +54,7 @@ TEST_SUITE("cluster of etcd") {
       Two nodes(etcd, kLongLeases);
       const int leader = etcd.leader();
       etcd[is_leader ? leader : (leader + 1) % 3].kill();
-      // It finds the host, which can be had from the other members alone.
+      // It finds the host, which is possible with the other members only.
       auto& newcomer = nodes.run.start(4);
       for (auto* node : {&nodes.host, &nodes.other, &newcomer}) {
         REQUIRE(nodes.rounds.is_in_round_of(*node, 3));
@@ -96,7 +96,7 @@ TEST_SUITE("cluster of etcd") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdCluster etcd;
     Two nodes(etcd, kLongLeases);
-    // The first that agents ask: its connections open, and nothing comes.
+    // The first endpoint that agents try: it accepts connections and does not respond.
     etcd[0].signal(SIGSTOP);
     auto& newcomer = nodes.run.start(4);
     for (auto* node : {&nodes.host, &nodes.other, &newcomer}) {

@@ -1,4 +1,4 @@
-// What ddprun tells of the collectives of a run that has failed, whatever moves the bytes.
+// Reports of ddprun about the collectives of a failed run, on each backend.
 #include "tests/support/cluster.hpp"
 #include "tests/support/launch.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -18,7 +18,7 @@ using namespace ddprun::test;
 
 namespace {
 
-/// Without the breaks that the report makes in long lines.
+/// Without the line breaks of the report.
 std::string in_one_line(const std::string& text) {
   std::istringstream words(text);
   std::string joined;

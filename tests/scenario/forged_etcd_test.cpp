@@ -1,5 +1,5 @@
-// Runs with a secret whose values in etcd have been changed, replaced or returned from an earlier
-// run: none of them makes a run succeed or changes what it does, and each is named.
+// Runs with a secret whose values in etcd have been changed, replaced or restored from an earlier
+// run: none of them makes a run succeed or changes its behaviour, and each is reported.
 #include "rendezvous/etcd/run_keys.hpp"
 #include "tests/support/elected_run.hpp"
 #include "tests/support/etcd_server.hpp"
@@ -43,7 +43,7 @@ std::string success() {
   return etcd::outcome_text({.result = membership::RunResult::succeeded, .rounds = 1});
 }
 
-/// The sealed outcome of a run of this name that has succeeded.
+/// The sealed outcome of a successful run of this name.
 std::string earlier_outcome(const SecretFile& secret) {
   const EtcdServer etcd;
   ElectedRun run(etcd.endpoint(), "1:2", "true", secret.options(), kShort);
@@ -51,7 +51,7 @@ std::string earlier_outcome(const SecretFile& secret) {
   return etcd.value(kKeys.outcome());
 }
 
-/// Two nodes whose workers run to their end; returns what the agents wrote.
+/// Runs two nodes to their end; returns the output of the agents.
 std::string succeed_with_two(const EtcdServer& etcd, const SecretFile& secret) {
   ElectedRun run(etcd.endpoint(), "2", kShowRank, secret.options(), kShort);
   auto& first = run.start(2);

@@ -1,4 +1,4 @@
-// The guardian, when it is killed itself.
+// Kills of the guardian.
 #include "tests/support/program.hpp"
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ using ddprun::test::wait_until;
 
 namespace {
 
-/// The program's guardian, once it has settled.
+/// The program's guardian, once it is started completely.
 std::optional<pid_t> guardian_of(const Program& program) {
   for (const pid_t pid : program.descendants()) {
     if (read_file("/proc/" + std::to_string(pid) + "/comm") == "guardian\n") return pid;
@@ -24,7 +24,7 @@ std::optional<pid_t> guardian_of(const Program& program) {
   return std::nullopt;
 }
 
-/// Kills the guardian, which must be there soon.
+/// Waits for the guardian and kills it.
 pid_t kill_guardian(const Program& program) {
   std::optional<pid_t> guardian;
   wait_until([&] { return (guardian = guardian_of(program)).has_value(); });
@@ -33,8 +33,8 @@ pid_t kill_guardian(const Program& program) {
   return *guardian;
 }
 
-/// A worker with a grandchild in a session of its own, which only the guardian can end when ddprun
-/// was killed.
+/// A worker with a grandchild in its own session, which only the guardian can end after a kill of
+/// ddprun.
 std::vector<std::string> run_with_grandchild() {
   return {in_bin("ddprun"), "--no_python", "/bin/sh", "-c",
           "setsid sleep 1000 & echo up; sleep 1000"};

@@ -1,4 +1,4 @@
-// A host that was elected leaves: what the workers of the other nodes have to save is waited for.
+// An elected host that leaves waits until workers of other nodes have saved their state.
 #include "tests/support/elected_run.hpp"
 #include "tests/support/etcd_server.hpp"
 #include "tests/support/skip.hpp"
@@ -16,13 +16,13 @@ using namespace ddprun::test;
 
 namespace {
 
-/// Says where it is, and waits for the file that lets it succeed.
+/// Reports its rank, and waits for the file that lets it succeed.
 std::string waiting_for(const std::string& file) {
   return "echo \"up as $RANK of $WORLD_SIZE\"; while [ ! -e " + file + " ]; do sleep 0.02; done";
 }
 
-/// Ends at once on the first node; on the others it takes longer to save than a coordinator waits
-/// for nodes to take leave.
+/// Ends at once on the first node; on the others it saves for longer than a coordinator waits for
+/// nodes to leave.
 std::string saving_to(const TemporaryFolder& folder) {
   return "trap '[ $RANK = 0 ] || { sleep 6; : >" + (folder / "saved.$RANK") +
          "; }; exit 0' TERM; " + waiting_for(folder / "done");

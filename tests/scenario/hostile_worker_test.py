@@ -23,8 +23,8 @@ WORKERS = 3
 SPIN = 1.0  # seconds
 RANDOM_PAGES = 8
 
-# What all attacks need. Rank 1 attacks in the first attempt; all others wait to be stopped there,
-# and end well in the second.
+# Common part of all attacks. Rank 1 attacks in the first attempt; all others wait to be stopped
+# there, and succeed in the second.
 PREAMBLE = f"""
 import ctypes, mmap, os, random, signal, sys, time
 RANK = int(os.environ["RANK"])
@@ -60,7 +60,7 @@ random.seed({seed})
 page[{begin}:] = random.randbytes(len(page) - {begin})
 """
 DAMAGE = "page[HEADER + PART:HEADER + PART + 128] = b'\\xff' * 128"
-# The exits of all workers, with status 0.
+# Announces the exits of all workers with status 0.
 EXITS = f"""
 for rank in range({WORKERS}):
     at = HEADER + rank * PART + 40
@@ -107,7 +107,7 @@ class HostileWorkerTest(unittest.TestCase):
     def test_worker_that_damages_the_page_and_fails_is_restarted(self):
         attacks = {"sizes": SIZES, "size of the file": SHRINK, "own part": DAMAGE}
         for seed in range(RANDOM_PAGES):
-            # With and without what all workers share.
+            # With and without the page of all workers.
             attacks[f"page {seed}"] = FILL.format(seed=seed, begin="HEADER" if seed % 2 else "0")
         for name, attack in attacks.items():
             with self.subTest(name):

@@ -34,8 +34,8 @@ ERROR_LINES_MAX = 6
 
 SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
-# Those that ddprun or its libraries call, by strace, and the likely substitutes. Left out are those
-# without which the C library ends each program (futex, mprotect, openat, ...).
+# System calls that ddprun or its libraries use, by strace, and their likely substitutes. Without
+# those left out the C library ends each program (futex, mprotect, openat, ...).
 SYSTEM_CALLS = """
 accept accept4 bind capget chdir clone3 close_range connect dup2 dup3 epoll_create1 epoll_ctl
 epoll_pwait epoll_wait eventfd2 fcntl flock fsync ftruncate getcwd getdents64 getpeername getpgid
@@ -117,8 +117,8 @@ class InheritedTest(unittest.TestCase):
         self.assertGreater(result.exit_code, 0, result.output)
         if not sees_output:
             return
-        # How many guardians are replaced until the run ends depends on the moment.
-        # A start that was retried ends with the report of a failed run.
+        # The number of replaced guardians until the run ends depends on timing. A start that was
+        # retried ends with the report of a failed run.
         messages = result.output.partition("\n====")[0]
         lines = [line for line in messages.splitlines()
                  if line and "another one (pid" not in line and not line.endswith("]:worked")]
@@ -150,7 +150,7 @@ class InheritedTest(unittest.TestCase):
         started = self.folder / "started"
         started.unlink(missing_ok=True)
         begin = time.monotonic()
-        # Where signals cannot be blocked, SIGTERM is lost on a worker that is not yet in execve: it
+        # If signals cannot be blocked, SIGTERM is lost on a worker that is not yet in execve: it
         # still has the agent's handler.
         result = self.run_ddprun(f": >{started}; exec sleep 1000", prepare,
                                  ["--shutdown_timeout=5"], wrapper, stop_when=started)
@@ -213,7 +213,7 @@ class InheritedTest(unittest.TestCase):
             for error in (errno.EPERM, errno.ENOSYS) if IS_LONG else (errno.EPERM,):
                 self.check_row(f"{name} fails with {errno.errorcode[error]}",
                                lambda: refuse(number, error))
-        # The user of a client is found in /proc/net/tcp then.
+        # The user of a client is then found in /proc/net/tcp.
         number = numbers_of(["socket"])["socket"]
         self.check_row("no AF_NETLINK",
                        lambda: refuse(number, errno.EAFNOSUPPORT, socket.AF_NETLINK), works=True)

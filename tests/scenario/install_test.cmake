@@ -1,5 +1,5 @@
-# Installs the build into a temporary folder, builds the consumer projects against it there and runs them under the
-# installed launcher.
+# Installs the build into a temporary folder, builds the consumer projects against it and runs them
+# under the installed launcher.
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -20,7 +20,7 @@ run(${folder}/prefix/bin/ddprun --preflight --nproc_per_node=3 ${folder}/consume
 if(NOT output MATCHES "the sum of all ranks is 3")
   message(FATAL_ERROR "unexpected output:\n${output}")
 endif()
-# A program's own Boost, of another version than ddprun's, is not mixed with it. Where that version cannot be had, only the
+# A program's own Boost of another version is not mixed with ddprun's. Without that version only the
 # symbols are checked, by package_test.bash.
 execute_process(COMMAND apt-get -qq download libboost1.74-dev WORKING_DIRECTORY ${folder} RESULT_VARIABLE result ERROR_QUIET)
 file(GLOB boost ${folder}/libboost1.74-dev_*.deb)
@@ -36,8 +36,8 @@ if(result EQUAL 0 AND boost)
 else()
   message(STATUS "no libboost1.74-dev here: not tried beside another version of Boost")
 endif()
-# The backends that are modules are found from any folder, also where they were moved together with the program. NCCL's needs
-# a GPU for each worker.
+# Modules of backends are found from any folder, also if they were moved together with the program.
+# NCCL's needs a GPU for each worker.
 unset(ENV{LD_LIBRARY_PATH})
 file(GLOB modules ${folder}/prefix/lib/ddprun/backends/libddprun_*.so)
 list(FILTER modules EXCLUDE REGEX "nccl")
@@ -66,7 +66,7 @@ execute_process(COMMAND ${program} gloo RESULT_VARIABLE result ERROR_VARIABLE ou
 if(result EQUAL 0 OR NOT output MATCHES "libddprun_gloo.so: .*looked in ${folder}/module_consumer, ${folder}/lib/ddprun/backends")
   message(FATAL_ERROR "a module that is nowhere is not told of:\n${output}")
 endif()
-# Workers do not prove anything to anybody.
+# Workers do not authenticate.
 run(ldd ${folder}/consumer/consumer)
 if(output MATCHES "libcrypto")
   message(FATAL_ERROR "a worker loads OpenSSL:\n${output}")

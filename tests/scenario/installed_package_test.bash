@@ -11,7 +11,7 @@ fail() { echo "$1" >&2; exit 1; }
 
 "$cmake" --install "$build" --prefix "$folder/prefix" >/dev/null
 
-# Its own folder is written nowhere: it can be moved.
+# It does not contain its own path, so it can be moved.
 mv "$folder/prefix" "$folder/moved"
 documents=$folder/moved/share/doc
 export PKG_CONFIG_PATH=$folder/moved/lib/pkgconfig
@@ -39,7 +39,7 @@ example=$documents/libddprun-dev/examples/consumer/main.cpp
 grep -F 'the sum of all ranks is 3' "$folder/output" >/dev/null ||
   fail "the example of the package does not run: $(cat "$folder/output")"
 
-# It is told where the modules are.
+# The path of the modules is passed explicitly.
 if [ -e "$folder/moved/lib/ddprun/backends/libddprun_gloo.so" ]; then
   source=$(dirname "$0")/module_consumer/main.cpp
   "$compiler" -std=c++20 -o "$folder/module_consumer" "$source" "${flags[@]}"
@@ -48,13 +48,13 @@ if [ -e "$folder/moved/lib/ddprun/backends/libddprun_gloo.so" ]; then
     fail "a program that was linked by pkg-config: $(cat "$folder/output")"
 fi
 
-# Those of the sources, which other tests run.
+# Headers of the sources, which other tests compile.
 diff -r "$(dirname "$0")/../../configs" "$documents/ddprun/examples/configs" >&2 ||
   fail "the installed configuration files are others"
 
 if [ -n "$python" ]; then
   old=$("$python" -c 'import cmake; print(cmake.CMAKE_BIN_DIR)')/cmake
-  # The message concerns the package, not the example's own cmake_minimum_required().
+  # The message is about the package, not the example's own cmake_minimum_required().
   mkdir "$folder/project"
   printf '%s\n' 'cmake_minimum_required(VERSION 3.22)' 'project(old LANGUAGES CXX)' \
     'find_package(ddprun REQUIRED)' >"$folder/project/CMakeLists.txt"

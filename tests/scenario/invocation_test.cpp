@@ -1,4 +1,4 @@
-// ddprun under the names of the launchers that it stands in for, by links as users make them.
+// ddprun under the names of other launchers, by links like those of users.
 #include "tests/support/launch.hpp"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A link to ddprun in a folder of its own.
+/// A link to ddprun in its own folder.
 class Link {
  public:
   explicit Link(const std::string& name) : path_(folder_ / name) {
@@ -27,7 +27,7 @@ class Link {
   std::string path_;
 };
 
-/// A shell script that answers as an interpreter would be called: with its arguments.
+/// A shell script in place of an interpreter that prints its arguments.
 std::string make_interpreter(const std::string& path) {
   write_file(path, "#!/bin/sh\necho \"python $*\"\n", true);
   return path;
@@ -133,7 +133,7 @@ TEST_SUITE("invocation") {
     write_file(environment / "pyvenv.cfg", "");
     make_interpreter(bin / "python3");
     fs::create_symlink(in_bin("ddprun"), bin / "torchrun");
-    // Found through PATH, behind another python3, and called by its path.
+    // Found through PATH, after another python3, and called by its path.
     const auto path = environment.path().string() + ":" + bin.string() + ":/usr/bin:/bin";
     write_file(environment / "python3", "#!/bin/sh\necho the wrong one\n", true);
     const auto found = run_program({"/bin/sh", "-c", "torchrun -m train"}, {{"PATH", path}});

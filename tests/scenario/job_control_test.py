@@ -18,13 +18,13 @@ from terminal import TIME_LIMIT, Terminal
 
 DDPRUN = sys.argv.pop(1)
 
-# Workers that say who they are and run on; the process that each starts is in a session of its own.
+# Workers that print their pids and run on; each starts a process in its own session.
 BUSY = """
 setsid sh -c 'echo $$ >helper.$0; exec sleep 1000' $RANK &
 echo $$ >worker.$RANK
 while [ ! -e go ]; do sleep 0.01; done
 """
-# Takes its time to end, longer than it is granted.
+# Takes longer to end than its grace period.
 SLOW_TO_END = """
 trap 'echo >ending.$RANK; while [ ! -e go ]; do sleep 0.01; done; exit 0' TERM
 echo $$ >worker.$RANK
@@ -134,7 +134,7 @@ class JobControlTest(unittest.TestCase):
         os.kill(agent, signal.SIGTERM)
         wait_until(lambda: all((self.folder / f"ending.{i}").exists() for i in (0, 1)), "ending")
         self.press_ctrl_z()
-        # The limit has to pass in real time for the claim to mean anything.
+        # The limit must pass in real time to prove the claim.
         time.sleep(1.2)
         (self.folder / "go").touch()
         self.shell.bytes = b""

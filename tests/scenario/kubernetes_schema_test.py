@@ -10,7 +10,8 @@ import kubernetes_validate
 import yaml
 
 EXAMPLE = pathlib.Path(sys.argv.pop(1)) / "configs" / "kubernetes_job.yaml"
-# The oldest that applies podReplacementPolicy by default, and the newest that has a schema here.
+# The oldest version that applies podReplacementPolicy by default, and the newest with a schema
+# here.
 VERSIONS = ["1.29", kubernetes_validate.latest_version()]
 
 

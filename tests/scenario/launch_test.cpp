@@ -1,5 +1,4 @@
-// The launcher as its users meet it: the real program, real workers, what they print and how they
-// end.
+// The real launcher with real workers: their output and the end of runs.
 #include "tests/support/launch.hpp"
 
 #include "tests/support/json_lines.hpp"
@@ -30,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A memory cgroup with a limit, where this user may make one.
+/// A memory cgroup with a limit, if this user may create one.
 class LimitedMemory {
  public:
   explicit LimitedMemory(const std::string& limit) {
@@ -222,7 +221,7 @@ TEST_SUITE("launch") {
 
   TEST_CASE("launch: each attempt and rank has its own log file") {
     const TemporaryFolder folder;
-    // In the first attempt rank 0 fails once rank 1 has written.
+    // In the first attempt rank 0 fails once rank 1 has written its output.
     const std::string script =
         "echo out $RANK; echo err $RANK >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit; "
         "[ $RANK = 1 ] && { touch $WRITTEN; sleep 1000; }; "
@@ -365,7 +364,7 @@ TEST_SUITE("launch") {
       CAPTURE(moment);
       const TemporaryFolder folder;
       Program program(launch({"--nproc_per_node=4"}, "sleep 1000"), {{"TMPDIR", folder.path()}});
-      // From before main to some time after the workers' exec.
+      // From before main to after the workers' exec.
       wait_until([] { return false; }, std::chrono::microseconds(500 * moment));
       program.signal(SIGTERM);
       const int status = program.wait();

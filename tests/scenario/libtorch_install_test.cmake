@@ -1,6 +1,7 @@
-# Installs the build into a temporary folder, builds the LibTorch program of docs/libtorch.md against it there, by CMake
-# alone, and runs it under the installed launcher; and the one for a single process that it was made of. It is part of a
-# project of which another part has found the package before.
+# Installs the build into a temporary folder, builds the LibTorch program of docs/libtorch.md
+# against it with CMake alone, and runs it under the installed launcher; also the single-process
+# program that it is based on. It is part of a project that has found the package before in another
+# part.
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -9,7 +10,8 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-# The LibTorch of the build. Not by Torch_DIR: what its package asks for in turn would come from another one where there is one.
+# The LibTorch of the build. Not by Torch_DIR: packages that it requires would come from another
+# LibTorch if there is one.
 get_filename_component(libtorch ${TORCH}/../../.. ABSOLUTE)
 set(ENV{CMAKE_PREFIX_PATH} ${libtorch})
 
@@ -33,7 +35,7 @@ run(${folder}/build/others)
 if(NOT output MATCHES "^difference -?0\\.00000[0-9]\n$")
   message(FATAL_ERROR "threads, stages and a checkpoint do not go together:\n${output}")
 endif()
-# Without what was asked for there is no half of a package.
+# Without its requirements the component is missing as a whole.
 execute_process(
   COMMAND ${CMAKE_COMMAND} -G Ninja -S ${SOURCES}/libtorch_consumer -B ${folder}/without -D
           CMAKE_PREFIX_PATH=${folder}/prefix -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_DISABLE_FIND_PACKAGE_Torch=ON
@@ -42,7 +44,7 @@ execute_process(
 if(result EQUAL 0 OR NOT output MATCHES "LibTorch was not found")
   message(FATAL_ERROR "a missing LibTorch is not told of:\n${output}")
 endif()
-# A component that does not exist is named.
+# An unknown component is named.
 file(WRITE ${folder}/misspelt/CMakeLists.txt
      "cmake_minimum_required(VERSION 3.25)\nproject(misspelt LANGUAGES CXX)\n"
      "find_package(ddprun REQUIRED COMPONENTS LibTorch)\n")

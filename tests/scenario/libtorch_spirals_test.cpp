@@ -1,4 +1,4 @@
-// A program on LibTorch under the launcher: workers that are killed change nothing.
+// A LibTorch program under the launcher: killed workers do not change the result.
 #include "tests/support/json_lines.hpp"
 
 #include <doctest/doctest.h>
@@ -20,10 +20,10 @@ using ddprun::test::wait_until;
 namespace {
 
 constexpr int kStepsPerEpoch = 50;
-constexpr int kEpochs = 30;        // enough to have learnt
+constexpr int kEpochs = 30;        // enough to learn the task
 constexpr int kEndless = 1000000;  // epochs of a run that is stopped
 
-/// Each run begins its metrics anew, only its restarts go on with them.
+/// Each run truncates its metrics, and only its restarts append to them.
 std::string metrics_of(const TemporaryFolder& folder, int run = 0) {
   return folder / "metrics" + std::to_string(run);
 }
@@ -43,7 +43,7 @@ std::vector<std::string> training(const TemporaryFolder& folder, int workers, in
           "--metrics=" + metrics_of(folder, run)};
 }
 
-/// The last step of this attempt; 0 if there was none yet.
+/// The last step of this attempt; 0 before the first step.
 int last_step(const TemporaryFolder& folder, int attempt) {
   int step = 0;
   int current = 0;
@@ -64,8 +64,8 @@ pid_t pid_of(const TemporaryFolder& folder, int attempt, int rank) {
   return 0;
 }
 
-/// The loss of each step of several runs; one that was done again must have come out as before, to
-/// the last digit.
+/// The loss of each step of several runs; a repeated step must have the same loss to the last
+/// digit.
 std::map<int, double> losses_of(const TemporaryFolder& folder, int runs) {
   std::map<int, double> losses;
   for (int run = 0; run < runs; ++run) {
@@ -85,8 +85,8 @@ nlohmann::json end_of(const TemporaryFolder& folder, int run = 0) {
   return lines.back();
 }
 
-/// A run without end, whose workers are killed when they have come so far and which is then told
-/// to stop: no kill comes too late, however slow this process is. Returns the last step.
+/// An endless run whose workers are killed at given steps and which is then stopped: no kill is too
+/// late, however slow this process is. Returns the last step.
 int run_with_kills(const TemporaryFolder& folder, const std::vector<int>& kill_after) {
   const int kills = static_cast<int>(kill_after.size());
   Program run(training(folder, 2, kills, kEndless));
@@ -112,7 +112,7 @@ void run_to_the_end(const TemporaryFolder& folder, int epochs, int run) {
   REQUIRE(exit_code == 0);
 }
 
-/// Epochs that end later than this step, and in which the model learns.
+/// Epochs that end later than this step, and in which the loss decreases.
 int epochs_beyond(int step) {
   return std::max(kEpochs, step / kStepsPerEpoch + 1);
 }
@@ -149,7 +149,7 @@ TEST_SUITE("LibTorch's trainer") {
     CHECK(second.output().find(is_new) == std::string::npos);
     const auto lines = read_json_lines(metrics_of(folder));
     CHECK(lines.front().at("workers") == 1);
-    CHECK(lines.front().at("step") >= 80);  // the last one that was surely saved
+    CHECK(lines.front().at("step") >= 80);  // the last step that was certainly saved
     CHECK(end_of(folder).at("accuracy") > 0.95);
   }
 }

@@ -305,7 +305,7 @@ class MlflowTest(unittest.TestCase):
             self.assertIn("rank 0", training.output)
             self.assertIn("writing /dev/full: No space left on device", training.output)
         statuses = [run.info.status for run in self.runs()]
-        # With several workers, the launcher may stop this one before it has reported.
+        # With several workers, the launcher may stop this one before it has reported its failure.
         self.assertEqual(statuses[0], "FAILED", statuses)
 
     def test_a_bad_address_is_refused_before_the_training(self):

@@ -1,5 +1,5 @@
-// Workers on the backends over MPI, started by mpirun as MPI's users do, and by ddprun. Each is
-// tested if the MPI was there when this was built.
+// Workers on the MPI backends, started by mpirun and by ddprun. An MPI is tested if the build has
+// found it.
 #include "tests/support/launch.hpp"
 
 #include <doctest/doctest.h>
@@ -86,7 +86,7 @@ TEST_SUITE("mpi") {
       const auto result = run_program(started_by(mpi, 2, {"mpi", "abort"}));
       CAPTURE(result.output);
       CHECK(result.exit_code != 0);
-      // By the caller's own words, or by those that the others would hear.
+      // The error is the caller's own or that of the other ranks.
       CHECK(contains(result.output, "process group \"default\" was aborted"));
       CHECK(contains(result.output, ": enough"));
     }

@@ -1,5 +1,5 @@
-// Runs of several nodes on a network that fails. Workers hold a lock for their rank, so two live
-// ones of it are noticed wherever they are.
+// Runs of several nodes on a network with failures. Workers hold a lock for their rank, so two live
+// workers of a rank are detected on any machine.
 #include "tests/support/network.hpp"
 
 #include "tests/support/cluster.hpp"
@@ -25,7 +25,7 @@ constexpr const char* kNoNft = "there is no nft (package nftables)";
 
 struct NodesOptions {
   std::string nnodes;
-  std::string lease = "1.5";     ///< seconds; more where no node is to be lost, however busy it is
+  std::string lease = "1.5";     ///< seconds; more if no node should be lost even on a busy machine
   bool are_2_and_3_cut = false;  ///< from each other, from the start
   std::string join_timeout = "600";  ///< seconds
 };
@@ -43,7 +43,7 @@ class Nodes {
     is_there_ = true;
     const auto secret_file = make_secret(workers_.folder() / "secret");
     for (int i = 1; i <= number; ++i) {
-      // What is left by who is killed with its guardian lies in there, too.
+      // Also contains leftovers of agents that are killed with their guardians.
       const std::map<std::string, std::string> environment = {
           {"TMPDIR", workers_.folder().path().string()}};
       programs_.push_back(
@@ -55,22 +55,22 @@ class Nodes {
 
   Program& operator[](int number) { return *programs_[static_cast<std::size_t>(number) - 1]; }
 
-  /// These have workers in the same round, and nobody else.
+  /// Waits until exactly these nodes have workers in the same round.
   bool are_together(const std::vector<int>& numbers) {
     const int size = static_cast<int>(numbers.size());
     return std::all_of(numbers.begin(), numbers.end(),
                        [&](int number) { return rounds_.is_in_round_of((*this)[number], size); });
   }
 
-  /// Rounds that have been do not count any more.
+  /// Discards the rounds so far.
   void forget_rounds() {
     for (const auto& program : programs_) rounds_.forget(*program);
   }
 
-  /// Who the worker of that rank is.
+  /// Identity of the worker of that rank.
   std::string worker(int rank) const { return workers_.pid_of(rank); }
 
-  /// All processes of the machine at once, as when its power fails.
+  /// Kills all processes of the machine at once, like a loss of power.
   void kill_all(int number) {
     for (const pid_t pid : (*this)[number].descendants()) ::kill(pid, SIGKILL);
     (*this)[number].signal(SIGKILL);
@@ -250,7 +250,7 @@ TEST_SUITE("network") {
                              " ]; do sleep 0.02; "
                              "done")));
     };
-    // A request for the number of keys in the old dialect, which is answered by eight bytes.
+    // A request for the number of keys in the old dialect, with a response of eight bytes.
     const std::string script =
         "import socket\n"
         "client = socket.create_connection(('" +

@@ -1,6 +1,6 @@
-// Training on machines that are cut off, killed, asked to leave and taken in again; then the same
-// history once more, with every change of it wanted. The parameters must be the same bits, and
-// every step must have used the same samples.
+// Training on machines that are cut off, killed, asked to leave and rejoin; then the same history
+// with planned changes only. Parameters must be equal bit for bit, and every step must have used
+// the same samples.
 #include "tests/support/cluster.hpp"
 #include "tests/support/json_lines.hpp"
 #include "tests/support/network.hpp"
@@ -31,10 +31,10 @@ std::string trainer_in(const TemporaryFolder& folder, const std::string& more = 
          " --ledger=" + (folder / "ledger") + " " + more;
 }
 
-/// A stretch of steps that one set of workers made, as far as they count.
+/// A range of steps made by one set of workers and not superseded.
 struct Stretch {
   int world_size = 0;
-  int first_step = 0;  ///< the one before its first
+  int first_step = 0;  ///< the step before its first
   int last_step = 0;
 
   bool operator==(const Stretch&) const = default;
@@ -42,9 +42,9 @@ struct Stretch {
 
 struct History {
   std::vector<Stretch> stretches;
-  std::string parameters;  ///< hash of them at the end
+  std::string parameters;  ///< hash of the final parameters
 
-  /// The latest world and the steps that it has made.
+  /// The latest world, and the steps that it has made.
   int world_size = 0;
   int steps = 0;
 };
@@ -70,7 +70,7 @@ History history_in(const TemporaryFolder& folder) {
   return history;
 }
 
-/// By step and rank. What was done after a step that others resumed from is left out.
+/// By step and rank. Results after a step that others resumed from are omitted.
 std::map<int, std::vector<std::vector<std::int64_t>>> samples_in(const TemporaryFolder& folder) {
   std::map<int, std::vector<std::vector<std::int64_t>>> samples;
   for (const auto& stretch : history_in(folder).stretches) {
@@ -82,7 +82,7 @@ std::map<int, std::vector<std::vector<std::int64_t>>> samples_in(const Temporary
     for (const auto& line : read_json_lines(folder / ("ledger.rank" + std::to_string(rank)))) {
       if (!line.contains("step")) continue;
       const auto step = samples.find(line.at("step"));
-      // A step that was made again stands further down in the file.
+      // A repeated step is further down in the file.
       if (step != samples.end() && rank < step->second.size()) {
         step->second[rank] = line.at("samples").get<std::vector<std::int64_t>>();
       }
@@ -108,7 +108,7 @@ class Machines {
     return *programs_.back();
   }
 
-  /// Until so many nodes train together, with a checkpoint behind them.
+  /// Waits until this number of nodes train together and have saved a checkpoint.
   void await(int nodes) const {
     const int world_size = nodes * kWorkersPerNode;
     REQUIRE(wait_until([&] {
@@ -125,7 +125,7 @@ class Machines {
   std::vector<std::unique_ptr<Program>> programs_;
 };
 
-/// Goes on to the end of each stretch, by a run of its own that nothing befalls.
+/// Continues to the end of each range, in a run of its own without faults.
 void train(const std::vector<Stretch>& stretches, const TemporaryFolder& folder) {
   for (const auto& stretch : stretches) {
     const int nodes = stretch.world_size / kWorkersPerNode;
@@ -175,7 +175,7 @@ TEST_SUITE("network training") {
       CHECK(program->leaves_no_process());
     }
 
-    // A last stretch without faults, to an end.
+    // A last range without faults, to the end.
     const int last_step = history_in(disturbed).stretches.back().last_step;
     train({{.world_size = 4, .last_step = last_step + 20}}, disturbed);
     const auto happened = history_in(disturbed);

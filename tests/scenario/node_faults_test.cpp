@@ -1,5 +1,5 @@
-// What befalls single nodes of a run beyond what nodes_test.cpp shows: wrong clocks, taken ports, a
-// lack of descriptors, a device that is amiss.
+// Faults of single nodes that nodes_test.cpp does not cover: wrong clocks, ports in use, a lack of
+// descriptors, a bad device.
 #include "tests/support/cluster.hpp"
 #include "tests/support/other_preflight.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -35,8 +35,8 @@ int limit_descriptors(const Program& program, rlim_t number) {
 TEST_SUITE("node faults") {
   TEST_CASE("node faults: wrong or jumping wall clocks change nothing") {
     constexpr int kHour = 3600;
-    // The workers outlast several leases; each says which time it is where it runs. A lease may end
-    // by load alone, but if the clocks ended them no round would come to an end.
+    // The workers run for several leases; each prints its local time. A lease may end by load
+    // alone, but if the clocks ended leases no round would complete.
     Cluster cluster("3", "date '+date %s'; echo \"rank $RANK of $WORLD_SIZE.\"; sleep 2", {},
                     "lease_timeout=1,last_call_timeout=60");
     auto& host = cluster.start(2, {}, clock_wrong_by(kHour));
@@ -47,7 +47,7 @@ TEST_SUITE("node faults") {
       CHECK(contains(node->output(), " of 3."));
       CHECK(node->leaves_no_process());
     }
-    // The fault was one: their dates differ by it.
+    // The clocks did differ: the dates show it.
     const auto date_in = [](const std::string& output) {
       return std::stol(output.substr(output.find("date ") + 5));
     };

@@ -1,4 +1,4 @@
-// Runs of several nodes: real agents on loopback addresses, real workers, and what befalls them.
+// Runs of several nodes with faults: real agents at loopback addresses, real workers.
 #include "tests/support/cluster.hpp"
 #include "tests/support/locked_worker.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -22,21 +22,21 @@ using ddprun::test::write_file;
 
 namespace {
 
-/// Says where it is, and waits for the file that lets it succeed.
+/// Reports its rank, and waits for the file that lets it succeed.
 std::string waiting_for(const std::string& file) {
   return "echo \"rank $RANK of $WORLD_SIZE, node $GROUP_RANK of $GROUP_WORLD_SIZE,"
          " restarts $TORCHELASTIC_RESTART_COUNT.\"; while [ ! -e " +
          file + " ]; do sleep 0.02; done";
 }
 
-/// From the report's first rule to its last.
+/// The lines of the report.
 std::string report_in(const std::string& output) {
   const auto begin = output.find("\n====");
   const auto end = output.rfind("====\n");
   return begin == std::string::npos ? "" : output.substr(begin, end - begin);
 }
 
-/// Two nodes of which both have workers in round 0; the first hosts the rendezvous.
+/// Two nodes, both with workers in round 0; the first hosts the rendezvous.
 struct Pair {
   explicit Pair(Cluster& cluster) : host(cluster.start(2)), other(cluster.start(3)) {
     REQUIRE(host.read_until_contains("rank 0 of 2, node 0 of 2"));
@@ -128,7 +128,7 @@ TEST_SUITE("nodes") {
     Cluster cluster("1:2", waiting_for(folder / "done"));
     Pair pair(cluster);
     pair.other.signal(SIGKILL);
-    // A worker's line and the agent's own come by different pipes, in any order.
+    // A worker's line and the agent's own use different pipes, and arrive in any order.
     REQUIRE(pair.host.read_until_contains("rank 0 of 1, node 0 of 1, restarts 0."));
     INFO(pair.host.output());
     CHECK(pair.host.read_until_contains("127.0.0.3 is lost: its connection"));
@@ -146,7 +146,7 @@ TEST_SUITE("nodes") {
     pair.other.signal(SIGSTOP);
     REQUIRE(pair.host.read_until_contains("rank 0 of 1, node 0 of 1"));
     CHECK(contains(pair.host.output(), "127.0.0.3 is lost: it was silent for 1 s"));
-    // Its workers have not waited for it: the guardian is all that is left.
+    // Its workers have exited before: only the guardian is left.
     CHECK(wait_until([&] { return pair.other.descendants().size() == 1; }));
     RoundWatch rounds;
     for (auto* node : {&pair.host, &pair.other}) rounds.forget(*node);

@@ -1,5 +1,5 @@
-// The trainer on several nodes, disturbed and undisturbed: real agents on loopback addresses, real
-// workers, and the parameters that come out.
+// The trainer on several nodes with and without faults: real agents at loopback addresses, real
+// workers, and their final parameters.
 #include "tests/support/cluster.hpp"
 #include "tests/support/json_lines.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -24,7 +24,7 @@ std::string trainer_in(const TemporaryFolder& folder, const std::string& more = 
          " --metrics=" + (folder / "metrics") + " --ledger=" + (folder / "ledger") + " " + more;
 }
 
-/// Two nodes, with one worker and with two; all nodes have their events in `folder`.
+/// Two nodes, with one worker and with two; all nodes write their events to `folder`.
 struct TwoNodes {
   TwoNodes(const TemporaryFolder& folder, const std::string& nnodes, const std::string& script,
            int max_restarts = 0)
@@ -69,8 +69,8 @@ pid_t pid_of(const std::string& events, int rank) {
   return 0;
 }
 
-/// How often steps that count used each sample in each epoch. What an attempt did after the step
-/// that the next one began with does not count.
+/// Number of uses of each sample in each epoch, by steps that count. Steps of an attempt after the
+/// one that the next attempt resumed from do not count.
 std::map<int, std::map<std::int64_t, int>> uses_in(const TemporaryFolder& folder, int ranks) {
   std::map<int, std::map<std::int64_t, int>> uses;
   const auto starts = starts_in(folder);
@@ -145,7 +145,7 @@ TEST_SUITE("nodes training") {
     CHECK(step >= 10);
     check_that_all_are_used_once(disturbed, 3);
 
-    // The same history, but every change of it wanted.
+    // The same history, with planned changes only.
     const TemporaryFolder planned;
     TwoNodes first(planned, "2", trainer_in(planned, "--max_steps=" + std::to_string(step)));
     REQUIRE(first.host.wait() == 0);

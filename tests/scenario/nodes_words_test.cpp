@@ -1,4 +1,4 @@
-// What the nodes of a run tell people: before they meet, when one leaves, and at the end.
+// Messages of the nodes of a run: before the rendezvous, when a node leaves, and at the end.
 #include "tests/support/cluster.hpp"
 #include "tests/support/json_lines.hpp"
 
@@ -12,7 +12,8 @@ using namespace ddprun::test;
 
 namespace {
 
-/// A server that answers whatever it is told with this text and hangs up. It says its port first.
+/// A server that answers every request with this text and closes the connection. It prints its port
+/// first.
 Program answering(const std::string& text) {
   return Program({"/usr/bin/python3", "-c",
                   "import socket, sys\n"
@@ -35,7 +36,7 @@ std::vector<std::string> static_node(int number, const FreePort& port) {
           "--rdzv_conf=join_timeout=20"};
 }
 
-/// The host has entered the rendezvous that it hosts: who is started from now on comes after it.
+/// Waits until the host has joined its own rendezvous: nodes started from now on join after it.
 bool has_come_first(Program& host) {
   return host.read_until_contains("1 node of at least 2 is here (127.0.0.2)");
 }
@@ -305,7 +306,7 @@ TEST_SUITE("node messages") {
     host.signal(SIGSTOP);
     auto& node = cluster.start(3);
     CHECK(node.wait() == 1);
-    // For as long as was left of the second when it had connected.
+    // For the rest of the second in which it connected.
     CHECK(contains(node.output(), "the rendezvous at 127.0.0.2:" + std::to_string(cluster.port()) +
                                       " takes connections but has not answered for "));
     CHECK(contains(node.output(),

@@ -17,7 +17,7 @@ OTHER_USER = 54321  # no account has this number
 
 WAITING = "import os, sys; print('port', os.environ['MASTER_PORT'], flush=True); sys.stdin.read()"
 
-# The worker becomes another user, as in a container of another user, and then uses the store.
+# The worker changes its user, as in a container with another user, and then uses the store.
 DROPPING = f"""
 import os, socket, struct
 os.setgid({OTHER_USER}); os.setuid({OTHER_USER})

@@ -19,7 +19,7 @@ from terminal import Terminal
 DDPRUN = sys.argv.pop(1)
 PYTHON = "/usr/bin/python3"
 
-# A bar by hand that goes on whenever the test says so, and a line in between.
+# A progress bar that advances on request of the test, and a line in between.
 BAR = """
 import os, sys, time
 rank = os.environ["RANK"]
@@ -105,7 +105,7 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(len(rows), 2, rows)
         for row in rows:
             self.assertRegex(row, r"^\[default[01]\]:train: 100%.*100000/100000")
-        # Two hundred states each; at most ten redraws a second.
+        # Two hundred states each; at most ten redraws per second.
         self.assertLess(len(terminal.bytes), 20000)
 
     @unittest.skipUnless(has_tqdm(), "there is no tqdm")

@@ -20,7 +20,7 @@ architecture=$(dpkg --print-architecture)
 program=$folder/ddprun_$version-1_$architecture.deb
 development=$folder/libddprun-dev_$version-1_$architecture.deb
 
-# Each regular file of a package, and nothing else.
+# Lists each regular file of a package, and nothing else.
 check_files() {
   local package=$1 expected
   expected=$(printf '%s\n' "${@:2}" | sort)
@@ -56,8 +56,8 @@ check_hardened() {
     fail "$file: not hardened, few '$fact'"
 }
 
-# Debian's own checks. No bug of Debian's asked for these packages, and the folder of ddprun.pc is
-# not one of an architecture's own.
+# Debian's own checks. No bug of Debian requested these packages, and the folder of ddprun.pc is not
+# specific to an architecture.
 check_by_lintian() {
   TMPDIR="$folder" lintian --allow-root --fail-on error,warning --tag-display-limit 0 \
     --suppress-tags initial-upload-closes-no-bugs,pkg-config-unavailable-for-cross-compilation \
@@ -67,12 +67,12 @@ check_by_lintian() {
   }
 }
 
-# documents PACKAGE: what each package has for its users to read.
+# documents PACKAGE: checks the documents of a package.
 documents() {
   printf "/usr/share/doc/$1/%s\n" copyright changelog.gz changelog.Debian.gz
 }
 
-# A program may have other versions of what ddprun is made of.
+# A program may use other versions of ddprun's libraries.
 check_symbols() {
   local file=$1 leaked
   leaked=$(nm -C "${@:2}" --defined-only "$file" 2>/dev/null |
@@ -93,7 +93,7 @@ check_files "$program" /usr/bin/ddprun /usr/libexec/ddprun/ddprun-preflight \
   /usr/share/bash-completion/completions/ddprun /usr/share/zsh/site-functions/_ddprun
 mapfile -t headers < <(cd "$source" &&
   ls {rendezvous,worker_runtime}/include/ddprun/*.hpp | xargs -n 1 basename)
-# What a user's project compiles against its own LibTorch.
+# Sources that a user's project compiles with its own LibTorch.
 mapfile -t libtorch < <(cd "$source" && ls worker_runtime/libtorch/*.[ch]pp)
 mapfile -t examples < <(cd "$source/tests/scenario" && ls {consumer,libtorch_consumer}/*)
 mapfile -t torch_headers < <(cd "$source/worker_runtime/libtorch/include/ddprun" &&
@@ -113,7 +113,7 @@ for module in "$folder"/ddprun-*.deb; do
   # shellcheck disable=SC2046
   check_files "$module" "/usr/lib/ddprun/backends/libddprun_$name.so" $(documents "ddprun-$name")
   library="lib(gloo|mpich|openmpi)"
-  # NCCL is found on the machine where it is wanted, which may have it from anywhere.
+  # NCCL is found at run time and may come from any package.
   if [ "$name" = nccl ]; then library=libc6; fi
   check_field "$module" Depends "$library"
   dpkg-deb -x "$module" "$folder/modules"
@@ -141,7 +141,7 @@ done
 
 dpkg-deb -x "$program" "$folder/root"
 check_hardened "$folder/root/usr/bin/ddprun"
-# Only TLS to etcd needs it, and each start would pay for it.
+# Only TLS to etcd needs it, and loading it would slow each start.
 if readelf -d "$folder/root/usr/bin/ddprun" | grep libssl; then
   fail "the packaged program loads libssl at each start"
 fi

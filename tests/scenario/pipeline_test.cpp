@@ -1,4 +1,4 @@
-// A real model cut into stages under the launcher: the cut changes nothing but who computes what.
+// A real model in pipeline stages under the launcher: the result equals that of the whole model.
 #include "tests/support/json_lines.hpp"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ namespace {
 
 const std::string kSplit = "--split_size=3";
 
-/// So small that the model's values take most of the time.
+/// So small that most of the time is spent on the model's values.
 std::vector<std::string> training(int workers, const std::vector<std::string>& options,
                                   const std::string& metrics = {}) {
   std::vector<std::string> words{

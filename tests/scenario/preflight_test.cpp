@@ -1,5 +1,5 @@
-// --preflight: the real look at this machine's processors, and what becomes of a run when a look
-// finds something, for which a program that says so stands in place of ddprun-preflight.
+// --preflight: the real check of this machine's CPUs, and the effects of problems, which a program
+// in place of ddprun-preflight reports.
 #include "tests/support/json_lines.hpp"
 #include "tests/support/launch.hpp"
 #include "tests/support/other_preflight.hpp"

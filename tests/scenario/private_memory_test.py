@@ -26,7 +26,7 @@ IDENTITY = {"user": USER, "group": USER, "extra_groups": []} if os.geteuid() == 
 YAMA = pathlib.Path("/proc/sys/kernel/yama/ptrace_scope")
 MAY_TRACE = not YAMA.exists() or YAMA.read_text() == "0\n"
 
-# Tries to read each ddprun above this process, and says what came of it.
+# Tries to read the memory of each ddprun above this process, and prints the results.
 LOOKING = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -76,7 +76,7 @@ def wait_in_c():
 wait_in_c()
 """
 
-# Stands in for ssh: the other machine is this one.
+# A replacement for ssh: the other machine is this one.
 SSH = '#!/bin/sh\nfor last; do :; done\nexec /bin/sh -c "$last"\n'
 
 

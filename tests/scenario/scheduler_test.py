@@ -21,11 +21,11 @@ DDPRUN = sys.argv.pop(1)
 CONFIGS = pathlib.Path(sys.argv.pop(1)) / "configs"
 TIME_LIMIT = 120
 
-# Who they are, by torchrun's variables. In arguments of workers $$ stands for $.
+# Prints torchrun's variables. In arguments of workers $$ stands for $.
 WORKER = ["--no_python", "/bin/sh", "-c",
           "echo rank $${RANK} of $${WORLD_SIZE}, node $${GROUP_RANK}, run $${TORCHELASTIC_RUN_ID}"]
 
-# Starts the command once for each node of an allocation of two, with what Slurm 22.05 sets.
+# Starts the command once for each of two nodes of an allocation, with the variables of Slurm 22.05.
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do echo "srun got $1"; shift; done
 export SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=$SLURM_JOB_NODELIST

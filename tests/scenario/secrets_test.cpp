@@ -1,4 +1,4 @@
-// Runs of several nodes with a secret, with another one and with none.
+// Runs of several nodes with the same secret, different ones and none.
 #include "tests/support/cluster.hpp"
 #include "tests/support/skip.hpp"
 
@@ -28,7 +28,7 @@ using ddprun::test::write_file;
 
 namespace {
 
-/// One node of a run of at most two, without Cluster's secret.
+/// A node of a run of at most two, without Cluster's secret.
 Program start_node(int number, const FreePort& port, std::vector<std::string> more,
                    const std::string& script = "true",
                    const std::string& program = in_bin("ddprun"),
@@ -44,8 +44,8 @@ Program start_node(int number, const FreePort& port, std::vector<std::string> mo
   return Program(launch(options, script, program));
 }
 
-/// What becomes of a connection to 127.0.0.2 from this address, on which a client of the store asks
-/// for the number of keys.
+/// Result of a connection to 127.0.0.2 from this address, on which a client of the store requests
+/// the number of keys.
 enum class Reception { answered, closed, silent };
 Reception call_store(const std::string& from, int port) {
   constexpr int kPatience = 20'000;
@@ -84,7 +84,7 @@ TEST_SUITE("secrets") {
                    "be the same on all nodes; gave up after 2 s (join_timeout)"));
     const std::string reason = ": it does not know this run's secret (--secret_file)";
     REQUIRE(host.read_until_contains("rendezvous: refused 127.0.0.1" + reason));
-    // The run is as it was: the right node still gets in.
+    // The run is not affected: a node with the right secret can still join.
     auto friendly = start_node(3, port, {"--secret_file=" + folder / "one"});
     CHECK(friendly.wait() == 0);
     CHECK(host.wait() == 0);
@@ -207,7 +207,7 @@ TEST_SUITE("secrets") {
     CHECK(run_program({in_bin("ddprun"), "keygen"}).exit_code == 2);
     CHECK(run_program({in_bin("ddprun"), "keygen", "--force"}).exit_code == 2);
     CHECK(contains(run_program({in_bin("ddprun"), "keygen", "--help"}).output, "keygen FILE"));
-    const auto torchrun = folder / "torchrun";  // knows no such word
+    const auto torchrun = folder / "torchrun";  // has no subcommands
     std::filesystem::create_symlink(in_bin("ddprun"), torchrun);
     CHECK(run_program({torchrun, "keygen", folder / "another"}).exit_code != 0);
     CHECK_FALSE(std::filesystem::exists(folder / "another"));
@@ -263,7 +263,7 @@ TEST_SUITE("secrets") {
     CHECK(contains(node.output(), "TORCHELASTIC_RUN_ID=secrets"));
     CHECK_FALSE(contains(node.output(), "the-secret"));
     CHECK_FALSE(contains(node.output(), ddprun::test::secret_of('7').substr(0, 20)));
-    CHECK(contains(read_file(folder / "agent"), "the-secret"));  // the path, which is no secret
+    CHECK(contains(read_file(folder / "agent"), "the-secret"));  // the path is not secret
     CHECK_FALSE(contains(read_file(folder / "agent"), ddprun::test::secret_of('7').substr(0, 20)));
   }
 
@@ -290,7 +290,7 @@ TEST_SUITE("secrets") {
     REQUIRE(
         host.read_until_contains("refused a connection from 127.0.0.9, where no node of the "
                                  "run is"));
-    // What listens for agents is no store.
+    // The agents' port is not a store.
     CHECK(call_store("127.0.0.1", port.number()) == Reception::closed);
     write_file(folder / "done", "");
     CHECK(host.wait() == 0);
@@ -302,7 +302,7 @@ TEST_SUITE("secrets") {
       return skip("mount namespaces are not permitted here");
     }
     const TemporaryFolder folder;
-    // A name that means the loopback address here, as Debian's own name of a machine does.
+    // A name for the loopback address, like Debian's own name of a machine.
     write_file(folder / "hosts", "127.0.0.7 only-here\n");
     const auto secret = "--secret_file=" + make_secret(folder / "secret");
     const FreePort port;
@@ -345,7 +345,7 @@ TEST_SUITE("secrets") {
     const FreePort port;
     auto other_run = start_node(2, taken, {secret});
     REQUIRE(other_run.read_until_contains("hosts the rendezvous"));
-    const auto conf = "--rdzv_conf=store_port=" + taken.text();  // nobody is told to host
+    const auto conf = "--rdzv_conf=store_port=" + taken.text();  // no node is configured as host
     auto node = start_node(2, port, {secret, conf});
     CHECK(node.wait() == 2);
     CHECK(contains(node.output(), "--rdzv_conf=store_port: "));

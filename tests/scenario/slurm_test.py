@@ -14,7 +14,7 @@ import unittest
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
 from slurm_cluster import Command, SlurmCluster, enter_namespaces, missing, run, wait_until
 
-# Before the arguments are taken: the program is started again with them.
+# Before the arguments are parsed: the program is started again with them.
 REASON = missing()
 if REASON:
     print(f"skipped: {REASON}")
@@ -29,7 +29,7 @@ TERMINATED = 143  # 128 and SIGTERM
 ONE_EACH = ("-N2", "--ntasks-per-node=1")
 PLACE = "echo rank $RANK of $WORLD_SIZE, run $TORCHELASTIC_RUN_ID"
 
-# A program that takes 3 s to save when it is asked to stop.
+# A program that saves for 3 s when it is asked to stop.
 SAVER = """
 import os, signal, time
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

@@ -70,7 +70,7 @@ class MissingNodes(SshTest):
         run = self.start()
         run.wait_for("]:rank 0 of 2")
         run.wait_for("]:rank 1 of 2")
-        # All addresses are this machine's, so the first node to come hosts the rendezvous.
+        # All addresses are on this machine, so the first node to join hosts the rendezvous.
         host = re.search("node([12]): .* this node hosts the rendezvous", run.text()).group(1)
         lost = "2" if host == "1" else "1"
         os.kill(self.hosts.agent_of(int(lost) - 1), signal.SIGKILL)

@@ -312,7 +312,7 @@ class ThreeNodes(SshTest):
         run = self.start()
         for rank in range(3):
             run.wait_for(f"]:rank {rank} of 3")
-        # All addresses are this machine's, so the first node to come hosts the rendezvous.
+        # All addresses are on this machine, so the first node to join hosts the rendezvous.
         host = re.search("node([123]): .* this node hosts the rendezvous", run.text()).group(1)
         lost = 2 if host == "3" else 3
         os.kill(self.hosts.client_of(lost - 1), signal.SIGKILL)

@@ -1,4 +1,4 @@
-// What an operator sees of a job that hangs.
+// Stack captures of a job that hangs, by the real launcher.
 #include "tests/support/json_lines.hpp"
 #include "tests/support/program.hpp"
 
@@ -35,7 +35,7 @@ int count(const std::string& text, const std::string& part) {
   return found;
 }
 
-/// Hangs in a C function, where Python does not get to its handlers.
+/// Hangs in a C function, where Python does not run its handlers.
 constexpr const char* kHangingScript = R"(import ctypes
 import signal
 

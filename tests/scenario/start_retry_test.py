@@ -26,7 +26,7 @@ LOOK_AGAIN = 0.002  # seconds
 RETRY_LIMIT = 10.0  # seconds; kStartRetryLimit
 LEASE = 3  # seconds
 
-# Crashes in its first life when the pipe of its rank is opened and closed. Needs no other process.
+# Crashes at its first start when the pipe of its rank is opened and closed. Needs no other process.
 WORKER = """#!/bin/sh
 echo "life $TORCHELASTIC_RESTART_COUNT of rank $RANK"
 if [ "$TORCHELASTIC_RESTART_COUNT" = 0 ]; then
@@ -133,8 +133,8 @@ class StartRetryTest(unittest.TestCase):
 
     def test_restart_waits_at_the_pids_limit(self):
         cgroup = self.make_pids_cgroup()
-        # No worker fits beside ddprun and its guardian; or the workers fit, but not the thread
-        # that watches them.
+        # No worker fits beside ddprun and its guardian; or the workers fit, but not the thread that
+        # watches them.
         for limit, step in (1, "fork"), (4, "thread"):
             run = self.start_two_workers(restarts=1, name=str(limit), cgroup=cgroup)
             (cgroup / "pids.max").write_text(str(limit))
@@ -254,7 +254,7 @@ class StartRetryTest(unittest.TestCase):
             options = ["--nnodes=2", "--max_restarts=1", "--security=open", "--rdzv_backend=c10d",
                        f"--rdzv_endpoint=127.0.0.2:{port.number}"]
             conf = f"--rdzv_conf=lease_timeout={LEASE},is_host="
-            # Its second life ends when the other node would have lost its lease.
+            # Its second attempt lasts until the other node would have lost its lease.
             host = self.start(*options, "--local_addr=127.0.0.2", conf + "1", name="host",
                               then=f"sleep {LEASE + 1}; : >waited\n")
             node = self.start(*options, "--local_addr=127.0.0.3", conf + "0", name="node")

@@ -72,7 +72,7 @@ class StoreAttackTest(unittest.TestCase):
         used = processor_time(self.process.pid)
         self.process.send_signal(signal.SIGTERM)
         self.wait_until(self.has_ended, "the end of the run")
-        # Processor time, as other programs may hold up this one. Serving all requests takes 20 s.
+        # Processor time, since other programs may delay this one. Serving all requests takes 20 s.
         self.assertLess(processor_time(self.process.pid) - used, 1)
 
     def test_memory_is_returned_after_attacks(self):

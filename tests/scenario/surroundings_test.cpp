@@ -1,4 +1,4 @@
-// The launcher where something that it needs is missing or taken away.
+// The launcher with a missing requirement, or one that is removed during a run.
 #include "tests/support/launch.hpp"
 #include "tests/support/skip.hpp"
 

@@ -1,5 +1,5 @@
-// What torchrun's own tests ask of a launcher, asked of ddprun: the environment of each worker
-// variable by variable, macros, streams to files and console, faults and restarts.
+// ddprun under the conditions of torchrun's own tests: each variable of the environment, macros,
+// streams to files and console, failures and restarts.
 #include "tests/support/launch.hpp"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 using Variables = std::map<std::string, std::string>;
 
-/// What `env` prints, as a map.
+/// Parses the output of `env`.
 Variables parse_environment(const std::string& text) {
   Variables variables;
   std::istringstream lines(text);
@@ -31,8 +31,8 @@ Variables parse_environment(const std::string& text) {
   return variables;
 }
 
-/// What each worker of a run with these options found in its environment, by rank of start; without
-/// what it has from this test.
+/// Environment of each worker of a run with these options, by rank; without the variables of this
+/// test.
 std::vector<Variables> environments(std::vector<std::string> options, int workers,
                                     const Variables& given = {}) {
   const TemporaryFolder folder;
@@ -50,7 +50,7 @@ std::vector<Variables> environments(std::vector<std::string> options, int worker
       const auto found = own.find(variable.first);
       return found != own.end() && found->second == variable.second;
     });
-    // Of the shell and of the tests' own marker.
+    // Variables of the shell, and the marker of the tests.
     for (const char* name : {"_", "PWD", "SHLVL", "OLDPWD"}) variables.erase(name);
     std::erase_if(variables,
                   [](const auto& variable) { return variable.first.starts_with("DDPRUN_"); });
@@ -188,7 +188,7 @@ TEST_SUITE("torchrun's command line") {
   }
 
   TEST_CASE("torchrun: auto and cpu start a worker per usable CPU") {
-    // Without GPUs visible, as auto would count them.
+    // Without visible GPUs, which auto would count.
     for (const std::string kind : {"auto", "cpu"}) {
       const auto result = run_program(
           {in_bin("ddprun"), "--nproc_per_node=" + kind, "--no_python", "/bin/echo", "hello"},
@@ -304,7 +304,7 @@ TEST_SUITE("torchrun's faults") {
         "echo start $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT -lt 2 ] || exit 0; "
         "[ $RANK != 1 ] || exit 1; exec sleep 1000"));
     CHECK(result.exit_code == 0);
-    // The others may have been stopped before they said anything.
+    // The others may have been stopped before they printed anything.
     for (const std::string attempt : {"0", "1"}) {
       CHECK(contains(result.output, "[default1]:start " + attempt + "\n"));
     }

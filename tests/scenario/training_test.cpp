@@ -1,5 +1,4 @@
-// Training under the launcher, disturbed and undisturbed: what is lost when workers are killed is
-// time alone.
+// Training under the launcher with and without kills: killed workers cost only time.
 #include "tests/support/json_lines.hpp"
 #include "tests/support/program.hpp"
 
@@ -41,7 +40,7 @@ std::vector<std::string> training(const TemporaryFolder& folder, int max_restart
           "--ledger=" + (folder / "ledger")};
 }
 
-/// The last step that rank 0 has done in this attempt; 0 if none yet.
+/// The last completed step of rank 0 in this attempt; 0 before the first step.
 int last_step(const TemporaryFolder& folder, int attempt) {
   int step = 0;
   int current = 0;
@@ -52,7 +51,7 @@ int last_step(const TemporaryFolder& folder, int attempt) {
   return step;
 }
 
-/// The process of a rank in an attempt, 0 if it has not been started.
+/// Process id of a rank in an attempt; 0 if it is not started.
 pid_t pid_of(const TemporaryFolder& folder, int attempt, int rank) {
   for (const auto& event : read_json_lines(folder / "events")) {
     if (event.at("event") == "worker_started" && event.at("attempt") == attempt &&
@@ -70,11 +69,11 @@ nlohmann::json end_of(const TemporaryFolder& folder) {
   return lines.back();
 }
 
-/// How often each sample was used in each epoch by steps that count: those that no restart undid.
+/// Number of uses of each sample in each epoch, by steps that no restart has undone.
 std::map<int, std::vector<int>> uses_by_epoch(const TemporaryFolder& folder) {
   std::map<int, std::vector<int>> uses;
   for (int rank = 0; rank < kWorkers; ++rank) {
-    std::map<int, nlohmann::json> steps;  // a step done again replaces what was undone
+    std::map<int, nlohmann::json> steps;  // a repeated step replaces the undone one
     for (const auto& line : read_json_lines(folder / ("ledger.rank" + std::to_string(rank)))) {
       if (line.contains("step")) steps[line.at("step")] = line;
     }
@@ -148,7 +147,7 @@ TEST_SUITE("training") {
     for (int round = 0; round < 5; ++round) {
       const TemporaryFolder folder;
       ddprun::test::write_file(folder / "file", "");
-      // Rank 0 alone writes checkpoints and metrics; in place of the folder there is a file.
+      // Only rank 0 writes checkpoints and metrics; the folder is replaced by a file.
       const auto result = ddprun::test::run_program(
           {in_bin("ddprun"), "--nproc_per_node=4", "--exit_code=worker", "trainer",
            "--dataset=random", "--max_steps=50", "--checkpoint_dir=" + (folder / "file")});
@@ -165,7 +164,7 @@ TEST_SUITE("training") {
     const std::string configs = std::string(DDPRUN_SOURCE_DIR) + "/configs";
     int trained = 0;
     for (const auto& name : names_in(configs)) {
-      if (!name.ends_with(".toml")) continue;  // the launcher's, which it reads itself
+      if (!name.ends_with(".toml")) continue;  // others are configurations of the launcher
       const auto result =
           ddprun::test::run_program({in_bin("ddprun"), "--nproc_per_node=2", "trainer", "--config",
                                      configs + "/" + name, "--max_steps=3"});

@@ -30,12 +30,12 @@ USER = 54321
 OPENAT2 = numbers_of(["openat2"])["openat2"]
 SECRET = "only-root-may-read-this"
 
-# openat2(2) as the kernel has it, and as old kernels and sandboxes refuse it.
+# openat2(2) of the kernel, or refused as by old kernels and sandboxes.
 KERNELS = {"openat2": None} | {
     f"no openat2: {errno.errorcode[error]}": lambda error=error: refuse(OPENAT2, error)
     for error in (errno.ENOSYS, errno.EPERM)}
 
-# A worker that becomes the other user. `run` is the run's folder, `own` a new one in its place.
+# A worker that changes to the other user. `run`: the run's folder; `own`: a new one in its place.
 PREAMBLE = f"""
 import os, pathlib, sys, time
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])

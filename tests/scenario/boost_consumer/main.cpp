@@ -1,5 +1,4 @@
-// Uses Asio of a Boost of its own, another version than ddprun was compiled with, before, within
-// and after spawn().
+// Uses Asio of another Boost version than ddprun's, before, within and after spawn().
 #include <ddprun/process_group.hpp>
 #include <ddprun/spawn.hpp>
 
@@ -15,7 +14,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// A message through a socket, and a timer.
+/// Sends a message through a socket, and waits for a timer.
 void exchange() {
   asio::io_context context;
   asio::ip::tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});

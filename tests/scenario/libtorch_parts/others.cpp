@@ -1,4 +1,4 @@
-// Uses each public header of ddprun::libtorch that the program of the document does not.
+// Uses each public header of ddprun::libtorch that the documented program does not.
 #include <ddprun/torch/checkpoint.hpp>
 #include <ddprun/torch/data_parallel.hpp>
 #include <ddprun/torch/pipeline.hpp>

@@ -1,4 +1,4 @@
-// module_consumer BACKEND: adds up the ranks over that backend, against the installed package.
+// module_consumer BACKEND: sums the ranks over that backend, with the installed package.
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker.hpp>
 
