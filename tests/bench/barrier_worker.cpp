@@ -1,5 +1,5 @@
 // A worker that joins the default group, passes one barrier and ends: barrier_worker [BACKEND].
-// Rank 0 prints how long both took.
+// Rank 0 prints the duration of both.
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker.hpp>
 

@@ -1,7 +1,7 @@
-// A step of data parallelism by threads of one process (DataParallel) beside one by processes
-// (spawn() and DistributedDataParallel), on the CPU with one computing thread for each replica;
-// with --native of a model that is no module but has passes of its own. The forms take turns;
-// prints their medians over the rounds.
+// Compares a training step of threads of one process (DataParallel) with one of processes (spawn()
+// and DistributedDataParallel), on the CPU with one computing thread for each replica; with
+// --native for a model without modules that has its own passes. The forms alternate; prints their
+// medians over the rounds.
 #include "tests/bench/statistics.hpp"
 #include <ddprun/data_parallel.hpp>
 #include <ddprun/gradient_reducer.hpp>
@@ -77,7 +77,7 @@ double by_threads(const Options& options) {
   ddprun::torch::DataParallel<Sequential> model(problem.network, {.devices = devices},
                                                 [&] { return Problem::make(options); });
   return median_milliseconds(options.steps, [&] {
-    // As the other form's zero_grad() does; LibTorch 1.13's own fills them with zeros.
+    // Like zero_grad() of the other form; LibTorch 1.13's own fills them with zeros.
     for (auto& parameter : problem.network->parameters()) parameter.mutable_grad().reset();
     model.train(problem.input, problem.target, mean_squares);
     problem.optimizer.step();
@@ -98,7 +98,7 @@ double by_processes(const Options& options, const WorkerEnv& env) {
   });
 }
 
-/// The same network without biases. LibTorch multiplies its matrices, and knows no more of it.
+/// The same network without biases. LibTorch only multiplies its matrices.
 class Layers {
  public:
   explicit Layers(const Options& options) {
@@ -119,7 +119,7 @@ class Layers {
     return parameters;
   }
 
-  /// The gradients of these rows, the last layer's first.
+  /// Gradients of these rows, the last layer's first.
   void learn(ddprun::GradientReducer& reducer, const torch::Tensor& input,
              const torch::Tensor& target) {
     std::vector<torch::Tensor> inputs{input};
@@ -192,8 +192,8 @@ double native_by_processes(const Options& options, const WorkerEnv& env) {
   });
 }
 
-/// What rank 0 of so many workers returns. Both forms run in new processes, so that neither finds
-/// more than the other.
+/// Result of rank 0 of this number of workers. Both forms run in new processes, for equal
+/// conditions.
 double measured(int workers, const std::function<double(const WorkerEnv&)>& form) {
   void* const shared =
       ::mmap(nullptr, sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -69,7 +69,7 @@ class Training {
     loaded_.load(batch_);
   }
 
-  /// Milliseconds of a step, and those of them in which nothing was left to do but to wait.
+  /// Milliseconds of a step, and those spent only on waiting.
   std::pair<double, double> step(bool synchronise) {
     const auto start = Clock::now();
     reducer_.zero_gradients();

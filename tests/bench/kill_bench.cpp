@@ -33,13 +33,13 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   int kills = 100;
-  int seconds = 600;  ///< no further kill after so long
+  int seconds = 600;  ///< no further kill after this time
   int ranks = 4;
   std::size_t gib = 8;
   std::size_t elements = 1 << 20;
 };
 
-/// What a survivor says: when its call ended, and of whom it spoke.
+/// Result of a survivor: the time at which its call ended, and the named rank.
 struct Report {
   Clock::time_point when;
   int rank = -1;
@@ -65,7 +65,7 @@ WorkerEnv make_env(const StoreEndpoint& store, int rank, int ranks) {
   return env;
 }
 
-/// One rank's process: reduces until somebody dies.
+/// The process of a rank: reduces until a rank dies.
 Report reduce_until_failure(const WorkerEnv& env, const Options& options, int victim, int ready) {
   if (env.rank == victim) occupy(options.gib << 30);
   GroupOptions group_options{.backend = "host"};

@@ -1,6 +1,6 @@
-// A training step of LibTorch with ddprun's DDP around the model: 10-10000-10000-5, 400 MB of
-// gradients. Rank 0 prints a JSON line a round: {"local_ms": ..., "ddp_ms": ...}. The other side is
-// torch_toy_step.py.
+// A training step of LibTorch with ddprun's DDP: 10-10000-10000-5, 400 MB of gradients. Rank 0
+// prints a JSON line per round: {"local_ms": ..., "ddp_ms": ...}. torch_toy_step.py is the
+// counterpart.
 #include "tests/bench/statistics.hpp"
 #include <ddprun/torch.hpp>
 #include <ddprun/worker.hpp>

@@ -1,5 +1,5 @@
-// What the gradient reducer adds to a training step: alone, where it is all overhead, and with two
-// ranks in one process, against the same collectives without it.
+// Overhead of the gradient reducer in a training step: for a single rank, and for two ranks in one
+// process compared with the same collectives without it.
 #include <ddprun/gradient_reducer.hpp>
 
 #include <benchmark/benchmark.h>
@@ -75,7 +75,7 @@ void step_of_two(benchmark::State& state) {
   for (auto _ : state) step(reducer, model.parameters.size());
 }
 
-/// The buckets of step_of_two, reduced by hand.
+/// The buckets of step_of_two, reduced without the reducer.
 void collectives_of_two(benchmark::State& state) {
   auto groups = ProcessGroup::create_in_process(2);
   const Model model(state.range(0), state.range(1));

@@ -1,6 +1,7 @@
-// The rendezvous with very many at once, server and clients in a process each, over loopback:
-//   rendezvous_bench round 1000    a round of so many agents, from the first connection to the end
-//   rendezvous_bench clients 4000  what a store takes that so many workers are connected to
+// The rendezvous with very many clients, server and clients in a process each, over loopback:
+//   rendezvous_bench round 1000    a round of this number of agents, from the first connection
+//                                  to the end
+//   rendezvous_bench clients 4000  resources of a store with this number of connected workers
 #include "rendezvous/membership/agent_connection.hpp"
 #include "rendezvous/membership/codec.hpp"
 #include "rendezvous/membership/connect.hpp"
@@ -48,7 +49,7 @@ double milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-/// Store and coordinator as the host of a run has them, in a process of their own.
+/// Store and coordinator of a run's host, in their own process.
 class Server {
  public:
   explicit Server(int nodes) {
@@ -109,7 +110,7 @@ struct RoundTimes {
   double all_finished_ms = 0;
 };
 
-/// All that an agent says in a run whose workers have nothing to do.
+/// All messages of an agent in a run with idle workers.
 asio::awaitable<void> be_agent(StoreEndpoint endpoint, int number, int nodes,
                                Clock::time_point begin, RoundTimes& times) {
   const auto executor = co_await asio::this_coro::executor;

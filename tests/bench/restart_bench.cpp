@@ -1,5 +1,5 @@
-// From the SIGKILL of one of 8 workers until 8 new ones are past exec, without the agent around it:
-// noticing the death, stopping the others, sweeping, starting anew.
+// Time from the SIGKILL of one of 8 workers until 8 new ones are past exec, without the agent:
+// detecting the death, stopping the others, killing descendants, starting again.
 //   restart_bench [injections] [marker|cgroup]
 #include "launcher/process/worker_group.hpp"
 

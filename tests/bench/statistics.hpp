@@ -1,4 +1,4 @@
-// Of measured values; at least one.
+// Statistics of at least one measured value.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace ddprun::bench {
 
-/// The value that `share` of all are below.
+/// The value below which `share` of all are.
 inline double quantile(std::vector<double> values, double share) {
   const auto place = static_cast<std::size_t>(static_cast<double>(values.size()) * share);
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(std::min(place, values.size() - 1));

@@ -27,7 +27,7 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// One server for all threads of a benchmark, with as many idle connections as its argument says.
+/// One server for all threads of a benchmark, with the number of idle connections of its argument.
 class RoundTrips : public benchmark::Fixture {
  public:
   using benchmark::Fixture::SetUp;
@@ -51,8 +51,8 @@ class RoundTrips : public benchmark::Fixture {
 };
 
 BENCHMARK_DEFINE_F(RoundTrips, add)(benchmark::State& state) {
-  // Threads other than the first may come here before its SetUp has ended; the loop below is the
-  // first point at which all meet.
+  // Threads other than the first may arrive here before its SetUp has ended; the loop below is the
+  // first point that all reach.
   std::optional<Store> store;
   for (auto _ : state) {
     if (!store) store.emplace(server->connect());

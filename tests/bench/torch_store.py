@@ -39,7 +39,8 @@ def start_client(adds, ports, others):
     commands_out, commands_in = os.pipe()
     spans_out, spans_in = os.pipe()
     if os.fork() == 0:
-        # An end that a later client holds would keep this one from seeing its input's end.
+        # A later client that inherits this end would keep the earlier one from reading its end of
+        # input.
         for descriptor in (commands_in, spans_out, *(end for pair in others for end in pair)):
             os.close(descriptor)
         be_client(commands_out, spans_in, adds, ports)

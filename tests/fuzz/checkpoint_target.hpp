@@ -1,4 +1,4 @@
-// What the fuzzer of checkpoint files runs.
+// Fuzz target: checkpoint files.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace ddprun::fuzz {
 
-/// The input is a file, as it is and with the right length and checksum. Aborts if a checkpoint
-/// that is read breaks a bound or is not the same after it has been written.
+/// The input is a file, unchanged and with the right length and checksum. Aborts if a loaded
+/// checkpoint exceeds a bound or does not round-trip.
 void run_checkpoint(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

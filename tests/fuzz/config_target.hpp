@@ -1,5 +1,4 @@
-// What the fuzzer of configuration files runs, apart from the fuzzer, so that the corpus is a test
-// of its own.
+// Fuzz target: configuration files. Separate from the fuzzer, so that the corpus is also a test.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +7,9 @@
 
 namespace ddprun::fuzz {
 
-/// Reads the input as a file and, if it is a right one, asks what it means on some of its nodes.
-/// Aborts if a promise is broken: an exception, a canonical text that is longer than the input or
-/// reads differently, a problem without a place.
+/// Parses the input as a file and, if it is valid, resolves it for some of its nodes. Aborts on an
+/// exception, a canonical text that is longer than the input or has another meaning, or a problem
+/// without a position.
 void run_config(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

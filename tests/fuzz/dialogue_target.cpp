@@ -24,11 +24,11 @@ const security::Secret& secret() {
 const std::string kNonce(security::kDigestBytes, 'n');
 const Join kJoin = {.run_id = "run", .name = "a"};
 
-/// What a side has done with what a stranger has said.
+/// Results of a side for unauthenticated input.
 struct Reaction {
   std::string sent{};
   std::size_t messages = 0;
-  /// The text may depend on the pieces: a side that is to be named is recognised by what has come.
+  /// The text may depend on the pieces: a peer is identified by the bytes received so far.
   bool has_problem = false;
 
   bool operator==(const Reaction&) const = default;
@@ -80,7 +80,7 @@ void face_agent(std::string_view bytes) {
           "a stranger learns nothing from an agent");
 }
 
-/// True if the messages are the first ones of those that were said.
+/// Returns true if the messages are a prefix of those sent.
 template <typename Message>
 bool is_beginning(const std::vector<Message>& heard, const std::vector<Message>& said) {
   return heard.size() <= said.size() && std::equal(heard.begin(), heard.end(), said.begin());

@@ -1,5 +1,4 @@
-// What the fuzzer of the handshake and the seals runs, apart from the fuzzer, so that the corpus is
-// a test of its own.
+// Fuzz target: handshake and seals. Separate from the fuzzer, so that the corpus is also a test.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +7,11 @@
 
 namespace ddprun::fuzz {
 
-/// The first byte says who hears the others from a stranger: a coordinator, an agent, or both, who
-/// talk to each other while each three bytes (two for a place, one for a change) alter one byte on
-/// the way. Aborts if a promise is broken: pieces mean something else than the whole, a stranger is
-/// believed, gets more than a challenge or makes an agent say more than its hello, or something is
-/// heard that was not said.
+/// The first byte selects the receiver of the others: a coordinator, an agent, or both connected to
+/// each other, with a byte modified in transit by each three bytes (two for the position, one for
+/// the change). Aborts if pieces differ from the whole, if an unauthenticated peer is accepted,
+/// gets more than a challenge or makes an agent send more than its hello, or if a message is
+/// received that was not sent.
 void run_dialogue(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

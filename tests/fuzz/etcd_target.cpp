@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kTimeMax = 366 * 24h;
 
-/// Of a problem: some words, and what is quoted, each byte of which may be escaped.
+/// Text of a problem with a quotation, each byte of which may be escaped.
 constexpr std::size_t kProblemBytesMax = 1024;
 
 const RunKeys& keys() {
@@ -29,7 +29,7 @@ const RunKeys& keys() {
   return keys;
 }
 
-/// What was read; nothing if there is a problem.
+/// The parsed value; nothing if there is a problem.
 template <typename T>
 std::optional<T> value_of(const Result<T>& result) {
   if (const auto* problem = std::get_if<Problem>(&result)) {
@@ -55,7 +55,7 @@ TransactionAnswer answer_of(const std::string& key, const std::string& value) {
   return {.revision = 1, .keys = {{.key = key, .value = value, .created = 1, .lease = 1}}};
 }
 
-/// As it was, whoever reads what was written of it.
+/// Must round-trip.
 void write_again(const EtcdSnapshot& snapshot) {
   if (snapshot.holder) {
     const auto text = holder_text(snapshot.holder->node, snapshot.holder->endpoint);
@@ -87,7 +87,7 @@ void read_transaction(std::string_view text) {
   if (const auto snapshot = value_of(read_snapshot(*answer, keys()))) write_again(*snapshot);
 }
 
-/// Of any value a seal can be made and opened, and no value opens without one.
+/// Any value can be sealed and opened, and no value opens without a seal.
 void seal(std::string_view text) {
   static const auto secret = security::Secret::from_bytes(std::string(40, 's'), "a test");
   static const ValueSeal seal(secret);

@@ -10,7 +10,7 @@ namespace ddprun::fuzz {
 
 namespace {
 
-/// For the words that say what has been left out.
+/// Space for the note about omitted text.
 constexpr std::size_t kMarkBytesMax = 256;
 
 void check_text(const std::string& text, std::size_t bytes_max) {

@@ -1,5 +1,4 @@
-// What the fuzzer of how a worker failed runs: its error file, and the record of its end from
-// another node.
+// Fuzz target: a failed worker's error file, and the record of its exit from another node.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +7,8 @@
 
 namespace ddprun::fuzz {
 
-/// The input is the text of an error file and a record. Aborts if one is read without a bound, or
-/// if a record does not mean the same when it is written again.
+/// The input is the text of an error file and a record. Aborts if a bound is exceeded, or if a
+/// record does not round-trip.
 void run_failure(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

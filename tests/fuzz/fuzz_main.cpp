@@ -1,4 +1,4 @@
-// libFuzzer's entry. CMake names the target that this program runs.
+// libFuzzer's entry. CMake sets the target of the program.
 #include "tests/fuzz/checkpoint_target.hpp"
 #include "tests/fuzz/config_target.hpp"
 #include "tests/fuzz/dialogue_target.hpp"

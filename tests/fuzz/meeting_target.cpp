@@ -27,7 +27,8 @@ void run_meeting(std::span<const std::uint8_t> input) {
     const auto caller = tcp::dial("127.0.0.1", listening.address.port);
     require(caller.error == 0, "the rank accepts callers");
     proceed(meeting);
-    // In two parts, as a network may deliver them. The rank may hang up after the first one.
+    // In two parts, as a network may deliver them. The rank may close the connection after the
+    // first one.
     const auto half = input.size() / 2;
     for (const auto part : {input.first(half), input.subspan(half)}) {
       if (part.empty() || meeting.wanted().size() == 1) continue;

@@ -1,5 +1,5 @@
-// What the fuzzer of callers at a rank's port runs, apart from the fuzzer, so that the corpus is a
-// test of its own.
+// Fuzz target: connections to a rank's port. Separate from the fuzzer, so that the corpus is also a
+// test.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace ddprun::fuzz {
 
-/// The input is all that a caller sends. Aborts if it is taken for a rank of the group.
+/// The input is all data of a connection. Aborts if the peer is accepted as a rank of the group.
 void run_meeting(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

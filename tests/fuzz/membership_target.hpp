@@ -1,5 +1,4 @@
-// What the fuzzer of the agents' protocol runs, apart from the fuzzer, so that the corpus is a test
-// of its own.
+// Fuzz target: the agents' protocol. Separate from the fuzzer, so that the corpus is also a test.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +8,9 @@
 namespace ddprun::fuzz {
 
 /// The first byte selects the receiver of the others: a coordinator, with three agents that send in
-/// turn, or an agent. Aborts if a promise is broken: pieces mean something else than the whole, a
-/// message reads differently when it is written again, what the coordinator answers is no message,
-/// an agent starts workers in a round without a place for it.
+/// turn, or an agent. Aborts if pieces differ from the whole, a message does not round-trip, the
+/// coordinator sends an invalid message, or an agent starts workers in a round without a rank for
+/// it.
 void run_membership(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

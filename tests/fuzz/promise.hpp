@@ -1,5 +1,5 @@
-// What a fuzzer's target does when the code under it breaks a promise: libFuzzer keeps the input of
-// an abort, and so does whoever runs the corpus as a test.
+// Aborts if the code under a fuzz target violates an invariant: libFuzzer keeps the input of an
+// abort, and a corpus test reports it.
 #pragma once
 
 #include <cstdio>

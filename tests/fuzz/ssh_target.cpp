@@ -28,7 +28,7 @@ void decode_task(std::string_view bytes) {
   if (task) require(encode(*task) == bytes, "a task has one form");
 }
 
-/// Standard output of a node in pieces of this size, parted at the greeting.
+/// Standard output of a node in pieces of this size, split at the greeting.
 GreetingReader::Parts read_output(std::string_view bytes, std::size_t piece) {
   GreetingReader reader;
   GreetingReader::Parts all;
@@ -65,7 +65,7 @@ void read_node(std::string_view bytes) {
           "standard error in pieces has the same meaning");
 }
 
-/// One variable: one that the file may forward and use.
+/// A variable that the file may forward and use.
 std::optional<std::string> forwarded_variable(const std::string& name) {
   if (name == "DATA") return "x$y";
   return std::nullopt;

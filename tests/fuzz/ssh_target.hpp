@@ -1,5 +1,4 @@
-// What the fuzzer of all that goes over ssh runs, apart from the fuzzer, so that the corpus is a
-// test of its own.
+// Fuzz target: all input over ssh. Separate from the fuzzer, so that the corpus is also a test.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +8,9 @@
 namespace ddprun::fuzz {
 
 /// The first byte selects the meaning of the others: the task of an agent, the output of a node, or
-/// a configuration file and arguments (a zero before each) from which a start over ssh is planned.
-/// Aborts if a promise is broken: an exception, a task that is encoded in another form, output that
-/// means something else when it comes in pieces, a plan that shows its secret, leaves a node out or
-/// has a task that cannot be decoded.
+/// a configuration file and arguments (a zero before each) for the plan of a start over ssh. Aborts
+/// on an exception, a task that does not round-trip, output whose meaning depends on pieces, or a
+/// plan that shows its secret, omits a node or has a task that cannot be decoded.
 void run_ssh(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

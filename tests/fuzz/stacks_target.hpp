@@ -1,5 +1,4 @@
-// What the fuzzer of texts about the stacks of workers runs: of tools, of /proc and of the symbol
-// reader.
+// Fuzz target: texts about stacks of workers, from tools, /proc and the symbol reader.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +7,8 @@
 
 namespace ddprun::fuzz {
 
-/// The input is such a text, or a request to the symbol reader. Aborts if a request does not mean
-/// the same when it is written again, or if something is found that is not in the text.
+/// The input is such a text, or a request to the symbol reader. Aborts if a request does not
+/// round-trip, or if a result is not part of the text.
 void run_stacks(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

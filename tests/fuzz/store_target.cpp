@@ -19,16 +19,16 @@ constexpr std::size_t kClients = 4;
 constexpr unsigned kToTheEnd = 63;
 constexpr std::size_t kPartKeys = 2;
 
-// Small, so that the fuzzer hits them.
+// Small, so that the fuzzer reaches them.
 constexpr StoreLimits kLimits{
     .connections_max = kClients, .bytes_max = 4096, .waits_max = 6, .unread_bytes_max = 512};
 
-// Waits and watches, and the last request before the table is full, may go over a little.
+// Waits and watches, and the last request before the table is full, may exceed the limit slightly.
 constexpr std::size_t kBytesTolerated = 64 * 1024;
 
 class Run {
  public:
-  /// Feeds bytes of one client, as the server does.
+  /// Passes bytes of a client like the server.
   void on_message(std::size_t client, std::string_view bytes) {
     auto& speaker = clients_[client];
     while (auto request = speaker.parser.next(bytes)) {
@@ -63,7 +63,7 @@ class Run {
     wire::RequestParser parser;
   };
 
-  /// What was parsed must come out the same when it is written and parsed again.
+  /// A parsed request must round-trip.
   static void check_encoding(const wire::Request& request, wire::Dialect dialect) {
     std::string bytes;
     if (dialect == wire::Dialect::modern) wire::append_validate(bytes);

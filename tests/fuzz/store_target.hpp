@@ -1,5 +1,4 @@
-// What the fuzzer of the store runs, apart from the fuzzer, so that the corpus is a test of its
-// own.
+// Fuzz target: the store. Separate from the fuzzer, so that the corpus is also a test.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +7,9 @@
 
 namespace ddprun::fuzz {
 
-/// Lets a few clients talk to one table. The input is a sequence of messages: one byte whose low
-/// two bits say which client speaks and whose other bits how many bytes follow (63: to the end; the
-/// client hangs up if none follow). Aborts if the store breaks a promise of its own.
+/// A few clients use one table. The input is a sequence of messages: one byte whose low two bits
+/// select the client and whose other bits are the number of following bytes (63: to the end;
+/// without any the client disconnects). Aborts if the store violates one of its invariants.
 void run_store(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

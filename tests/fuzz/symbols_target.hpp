@@ -1,4 +1,4 @@
-// What the fuzzer of the symbol tables in ELF files runs.
+// Fuzz target: symbol tables of ELF files.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace ddprun::fuzz {
 
-/// The input is a file. Aborts if a name is longer than what is kept of one, or if more is read at
-/// once than fits into memory.
+/// The input is a file. Aborts if a name exceeds its limit, or if more memory is used at once than
+/// permitted.
 void run_symbols(std::span<const std::uint8_t> input);
 
 }  // namespace ddprun::fuzz

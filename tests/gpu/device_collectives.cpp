@@ -42,7 +42,7 @@ Device own_device(const WorkerEnv& env) {
   return device;
 }
 
-/// Memory that the processor can use as well.
+/// Memory that the CPU can access as well.
 std::shared_ptr<void> allocate_for_both(std::size_t bytes) {
   void* memory = nullptr;
   check(cudaMallocManaged(&memory, bytes, cudaMemAttachGlobal), "cudaMallocManaged");
@@ -85,7 +85,7 @@ std::string time_all_reduce(ProcessGroup& group, Device device, std::size_t byte
          " bytes: " + std::to_string(static_cast<long>(microseconds[kRounds / 2])) + " us";
 }
 
-/// all_reduce of a buffer as a graph, which is gone before its group.
+/// all_reduce of a buffer as a graph, destroyed before its group.
 class GraphOfAllReduce {
  public:
   GraphOfAllReduce(ProcessGroup& group, Buffer buffer) {

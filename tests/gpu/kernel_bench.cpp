@@ -25,7 +25,7 @@ namespace {
 struct Ours {};
 using Halves = collectives::Half<Ours>;
 
-constexpr double kFractionMin = 0.85;  // a kernel that is not limited by memory alone has failed
+constexpr double kFractionMin = 0.85;  // a slower kernel is not limited by memory alone
 constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 constexpr double kScale = 0.25;  // results stay exact
 
@@ -40,7 +40,7 @@ std::shared_ptr<std::byte> allocate(std::size_t bytes) {
   return {static_cast<std::byte*>(memory), cudaFree};
 }
 
-/// The median of what `work` takes on the stream of a device that has nothing else to do.
+/// Median duration of `work` on the stream of an otherwise idle device.
 double median_seconds(const std::function<void()>& work) {
   constexpr int kRounds = 21;
   cudaEvent_t begin = nullptr;
@@ -81,7 +81,7 @@ const std::vector<Case> kCases = {
     {"flatten and cast 500 pieces", DataType::float32, DataType::bfloat16, kScale, 500},
 };
 
-/// Values whose conversion is exact or is rounded: element i is this, rounded to its type.
+/// Values whose conversion is exact or rounded: element i is this, rounded to its type.
 float value_of(std::size_t i) {
   return (static_cast<float>(i % 8191) - 4096.0F) / 64.0F;
 }
@@ -106,7 +106,7 @@ std::vector<std::byte> encoded(std::size_t elements, DataType type, double scale
   return bytes;
 }
 
-/// Every second piece is three times as long as the others, less an odd number of elements so that
+/// Every second piece is three times as long as the others, minus an odd number of elements so that
 /// not all are aligned.
 std::vector<cuda::Piece> cut(const Case& now, std::size_t elements, const std::byte* from,
                              std::byte* to) {
@@ -122,7 +122,7 @@ std::vector<cuda::Piece> cut(const Case& now, std::size_t elements, const std::b
   return pieces;
 }
 
-/// Memory of a case, and its pieces there.
+/// Memory of a case, and its pieces.
 struct Arena {
   std::shared_ptr<std::byte> from;
   std::shared_ptr<std::byte> to;

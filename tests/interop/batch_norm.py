@@ -12,7 +12,7 @@ assert norm.running_mean.tolist() == [0.0] * 4
 
 expected_mean = torch.zeros(4)
 for step in range(3):
-    # Rank r sees the mean 10 r + step: what a rank sees itself is overwritten by the next step.
+    # Rank r computes the mean 10 r + step: the next step overwrites a rank's own value.
     batch = torch.full((8, 4), 10.0 * rank + step)
     model(batch).sum().backward()
     expected_mean = 0.9 * expected_mean + 0.1 * step

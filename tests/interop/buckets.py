@@ -33,7 +33,7 @@ def train(model, inputs, targets):
 
 mean_losses = torch.stack(train(distributed, inputs[:, rank], targets[:, rank]))
 dist.all_reduce(mean_losses)
-# One rank is enough for this, and saves the others the memory.
+# One rank is enough, and the others save the memory.
 if rank == 0:
     losses = torch.stack(train(alone, inputs.flatten(1, 2), targets.flatten(1, 2)))
     assert torch.allclose(mean_losses / world_size, losses, rtol=1e-4)

@@ -13,7 +13,8 @@ from torch.utils.data.distributed import DistributedSampler
 
 EPOCHS, BATCHES, SHARE = 3, 8, 4  # batches of an epoch, samples of a rank in a batch
 CHECKPOINT = "checkpoint.pt"
-# What each attempt dies of: the rank, its step (from the beginning of the training), and where.
+# The death in each attempt: the rank, its step (from the beginning of the training), and the
+# position.
 DEATHS = [(0, 0, "before the backward pass"), (1, 5, "after the backward pass"),
           (0, 9, "while saving"), (1, 9, "before the backward pass"), (0, 23, "after saving")]
 

@@ -8,7 +8,7 @@ import os
 import pathlib
 import warnings
 
-# No advice on find_unused_parameters, whichever of the two loggers PyTorch was built with.
+# Suppresses advice on find_unused_parameters, with either of PyTorch's loggers.
 os.environ.update(TORCH_CPP_LOG_LEVEL="ERROR", GLOG_minloglevel="2")
 import torch
 import torch.distributed as dist

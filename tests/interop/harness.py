@@ -27,7 +27,7 @@ TIME_LIMIT = 200.0  # seconds; less than CTest's TIMEOUT, so that the output is 
 STACKS_PAUSE = 2.0  # the longest between two lines about stacks
 GRACE = 20.0  # for a ddprun that is told to end after that
 SKIPPED = 77
-# Of ddprun, and of the connections of Gloo, where a PyTorch (Debian's 2.14) has its log on.
+# Messages of ddprun, and of Gloo's connections if a PyTorch (Debian's 2.14) logs them.
 EXPECTED_LINE = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (info|warning) |"
     r"\[default\d+\]:\[\S+/gloo/\S+\] INFO ")
@@ -70,7 +70,7 @@ class Run:
         self.folder, self._temporary = root / "work", root / "tmp"
         self.folder.mkdir()
         self._temporary.mkdir()
-        # Files, as a process that stays behind would keep a pipe open.
+        # Files, since a leftover process would keep a pipe open.
         self._stdout, self._stderr = root / "stdout", root / "stderr"
         set_here = {"PYTHON_EXEC": INTERPRETER, "TMPDIR": str(self._temporary),
                     "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -88,7 +88,7 @@ class Run:
             left.append(f"ddprun itself, after {time_limit} s")
             self._end()
         left += end_children()
-        # A socket lives as long as a process that has it; a file does not.
+        # A socket lives as long as its process; a file does not.
         left += [f"file {path}" for folder in self._temporary.iterdir()
                  if not is_pytorchs(folder) for path in (folder, *folder.rglob("*"))]
         self.code = self.process.returncode

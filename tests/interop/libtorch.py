@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-# Both compute in float32, and add up the ranks' gradients with one rounding or two.
+# Both compute in float32, and sum the ranks' gradients with one rounding or two.
 TOLERANCE = 1e-6
 
 WORKER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

@@ -7,14 +7,14 @@ import torch
 import torch.distributed as dist
 
 TIMEOUT = datetime.timedelta(seconds=60)
-# As ddprun sets it for a PyTorch without libuv.
+# Value that ddprun sets for a PyTorch without libuv.
 HAS_LIBUV = os.environ.get("USE_LIBUV") != "0"
 OPTIONS = {} if HAS_LIBUV else {"use_libuv": False}
 
 dist.init_process_group("gloo")
 rank, world_size = dist.get_rank(), dist.get_world_size()
 
-# The kernel chooses the port; the others are told over the group that there is.
+# The kernel chooses the port; the others get it over the existing group.
 own = [dist.TCPStore("127.0.0.1", 0, world_size, True, TIMEOUT, wait_for_workers=False, **OPTIONS)
        if rank == 0 else None]
 port = [own[0].port if rank == 0 else None]
@@ -27,7 +27,7 @@ assert store.add("counter", 1) <= world_size
 dist.barrier()
 assert store.add("counter", 0) == world_size
 
-# A library's group beside the program's; then the program goes on over the private store.
+# A library's group beside the program's; then the program continues over the private store.
 dist.destroy_process_group()
 for turn in range(2):
     dist.init_process_group("gloo", store=dist.PrefixStore(f"turn {turn}", store), rank=rank,
@@ -38,7 +38,7 @@ for turn in range(2):
     dist.barrier()
     dist.destroy_process_group()
 
-# The agent's store is there all the time; without libuv it is rank 0's, which went with the group.
+# The agent's store exists all the time; without libuv it is rank 0's, which ended with the group.
 if HAS_LIBUV:
     agents = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world_size,
                            False, TIMEOUT)

@@ -12,7 +12,7 @@ FAILS = HERE / "fails.py"
 # For both workers and ddprun; a worker that has only imported PyTorch takes about 250 MiB.
 MEMORY_LIMIT = 1 << 30
 
-# Reads an error file as torchelastic's agent does.
+# Reads an error file like torchelastic's agent.
 READ_ERROR_FILE = """
 import sys
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure

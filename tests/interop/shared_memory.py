@@ -9,7 +9,7 @@ import torch.distributed as dist
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 dist.init_process_group("gloo")
 rank = dist.get_rank()
-# Named after the run's store, which is no other run's. Fails if the name is taken.
+# Named after the run's store, which is unique. Fails if the name exists.
 memory = SharedMemory(f"interop_{os.environ['MASTER_PORT']}_{rank}", create=True, size=4096)
 memory.buf[0] = rank
 # PyTorch 2.6 hangs in destroy_process_group() if a thread of Gloo drops the last reference to a

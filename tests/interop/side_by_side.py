@@ -21,12 +21,12 @@ place = pathlib.Path("seen" + os.environ["RANK"])
 place.write_text(json.dumps({"argv": sys.argv[1:], "environ": dict(os.environ)}))
 """
 
-# Different in each run, or from run to run.
+# Differs in each run.
 CHANGING = {"MASTER_PORT", "TORCHELASTIC_ERROR_FILE", "TMPDIR", "PWD", "OLDPWD", "_", "SHLVL"}
-# What newer ones than 1.13 set, and the name that they no longer use.
+# Set by versions newer than 1.13, and the name that they no longer use.
 NEWER = {"TORCHELASTIC_SIGNALS_TO_HANDLE", "TORCH_NCCL_ASYNC_ERROR_HANDLING"}
 OLDER = {"NCCL_ASYNC_ERROR_HANDLING"}
-# What no torchrun sets: Python shows the frames of a worker that crashes.
+# Not set by torchrun: Python then prints the frames of a worker that crashes.
 OWN = {"PYTHONFAULTHANDLER"}
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 import unittest
 
-# Else PyTorch's own server tells of what it finds in the DNS, and that a port is taken.
+# Otherwise PyTorch's own server logs DNS results, and that a port is in use.
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
 import torch.distributed as dist  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -70,7 +70,7 @@ def in_thread(call):
 
 
 class StoreTest(unittest.TestCase):
-    # The name of the exception after a time limit.
+    # Name of the exception after a timeout.
     timed_out = "RuntimeError" if is_legacy() else "DistStoreError"
 
     @classmethod

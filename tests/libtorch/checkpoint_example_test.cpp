@@ -70,7 +70,7 @@ namespace {
 constexpr int kRanks = 2;
 constexpr std::int64_t kSteps = 30;
 
-/// All that draws on LibTorch's one generator, before ranks run.
+/// Everything that uses LibTorch's global generator, before ranks run.
 struct Run {
   Run() {
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -80,7 +80,7 @@ struct Run {
     }
   }
 
-  /// Throws what the first of the ranks that fail throws.
+  /// Throws the exception of the first rank that fails.
   void train_in(const std::vector<std::filesystem::path>& folders) {
     ddprun::test::run_ranks(kRanks, [&](ddprun::ProcessGroup& group) {
       const auto rank = static_cast<std::size_t>(group.rank());

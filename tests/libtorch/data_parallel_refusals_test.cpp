@@ -1,4 +1,4 @@
-// What DataParallel does not take.
+// Invalid modules and input of DataParallel.
 #include "tests/libtorch/replicas.hpp"
 #include "tests/support/failure_text.hpp"
 #include <ddprun/error.hpp>

@@ -84,7 +84,7 @@ TEST_SUITE("data parallel module") {
     const void* const place = gradient.data_ptr();
     const at::Tensor values = gradient.clone();
     gradient.reset();
-    // Takes the place if it is free.
+    // Occupies the memory if it is free.
     const at::Tensor other = torch::zeros_like(values);
     parallel.train(batch.input, batch.target, mean_loss);
     CHECK(gradient.data_ptr() == place);
@@ -107,7 +107,7 @@ TEST_SUITE("data parallel module") {
     layer->weight.mutable_grad() = flat.view_as(layer->weight);
     parallel.train(batch.input, batch.target, mean_loss);
     check_close(flat, once.flatten());
-    // In a backward pass of the program's own, too, after which it may free that memory.
+    // Also in a backward pass of the program's own, after which it may free that memory.
     flat.zero_();
     layer(batch.input).sum().backward();
     CHECK(flat.abs().sum().item<double>() > 0);
@@ -143,7 +143,7 @@ TEST_SUITE("data parallel module") {
         register_module("tied_again", tied);
       }
       torch::Tensor forward(const torch::Tensor& input) {
-        // Both are given views of one gradient.
+        // Both get views of one gradient.
         const auto sum = first.view({-1}) + second.view({-1});
         return tied(torch::tanh(tied(words(input) + sum))).matmul(across);
       }
@@ -247,7 +247,7 @@ TEST_SUITE("data parallel module") {
     alone->forward(batch.input.narrow(0, 0, 6));
     DataParallel<Net> parallel(net, replicas(2));
     parallel.train(batch.input, batch.target, mean_loss);
-    // Not bit for bit: with other threads than a replica's MKL adds up in another order.
+    // Not bit for bit: with a different number of threads MKL adds in another order.
     check_close(net->norm->running_mean, alone->norm->running_mean);
     check_close(net->norm->running_var, alone->norm->running_var);
   }

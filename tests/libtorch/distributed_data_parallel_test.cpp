@@ -28,7 +28,7 @@ using ddprun::torch::DistributedDataParallel;
 
 namespace {
 
-/// Takes and returns what it likes.
+/// A module with arbitrary input and output types.
 struct Odd : torch::nn::Module {
   Odd() { weight = register_parameter("weight", torch::ones({2})); }
 
@@ -223,7 +223,7 @@ TEST_SUITE("distributed data parallel") {
         CHECK(model.reducer().layout() == 1);
         CHECK(module.first.grad().item<float>() == 8);
       }
-      // What is allocated next would be in its place.
+      // The next allocation would reuse its memory.
       const auto other = group.allocate(std::size_t{1} << 20);
       std::memset(other.get(), 0xff, std::size_t{1} << 20);
       CHECK(of(kept, group).item<float>() == 4);

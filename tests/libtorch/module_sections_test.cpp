@@ -1,4 +1,4 @@
-// Which sections of checkpoints are taken by modules, and which are not.
+// Checkpoint sections that modules accept, and those that they reject.
 #include "tests/support/failure_text.hpp"
 #include <ddprun/torch/checkpoint.hpp>
 
@@ -33,7 +33,7 @@ std::vector<torch::Tensor> copies_of(const std::vector<torch::Tensor>& tensors) 
   return copies;
 }
 
-/// The refusal, of which the module must show nothing.
+/// Returns the error; the module must be unchanged.
 std::string refusal(const Checkpoint& checkpoint, torch::nn::Module& module) {
   const auto names = module.named_parameters().keys();
   const auto before = copies_of(module.parameters());
@@ -44,7 +44,7 @@ std::string refusal(const Checkpoint& checkpoint, torch::nn::Module& module) {
   return said;
 }
 
-/// Has more to say than its tensors, as many lines as it was told.
+/// A module that saves additional lines; the constructor sets their number.
 struct Diary : torch::nn::Module {
   explicit Diary(int count) : entries(count) { layer = register_module("layer", Linear(2, 2)); }
   void save(torch::serialize::OutputArchive& archive) const override {

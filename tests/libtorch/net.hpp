@@ -1,5 +1,5 @@
-// A small model and its data, for tests of DDP around LibTorch's modules. Seeds are global in
-// LibTorch: to be made by one thread, before ranks run.
+// A small model and its data, for tests of DDP with LibTorch's modules. LibTorch's seed is global:
+// one thread must create them before ranks run.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -34,14 +34,14 @@ struct Net : ::torch::nn::ModuleHolder<NetImpl> {
   using Impl = NetImpl;
 };
 
-/// As many for each rank, with the same parameters.
+/// One for each rank, with the same parameters.
 inline std::vector<Net> make_nets(int ranks) {
   std::vector<Net> nets;
   for (int rank = 0; rank < ranks; ++rank) nets.emplace_back(1);
   return nets;
 }
 
-/// Rows of all ranks, of which each has as many.
+/// Rows of all ranks, an equal number for each.
 struct Batch {
   ::torch::Tensor input;   ///< [rows, 8] float32
   ::torch::Tensor target;  ///< [rows, 4] float32
@@ -68,14 +68,14 @@ inline std::vector<::torch::Tensor> gradients_of(const ::torch::nn::Module& modu
   return gradients;
 }
 
-/// Of one worker that has the whole batch.
+/// Gradients of a single worker with the whole batch.
 inline std::vector<::torch::Tensor> gradients_alone(const Batch& batch) {
   Net alone(1);
   backward(*alone, batch);
   return gradients_of(*alone);
 }
 
-/// Relative to the largest: sums over ranks are made in another order than sums over rows.
+/// Relative to the largest value: sums over ranks and sums over rows have different orders.
 inline void check_equal(const std::vector<::torch::Tensor>& a,
                         const std::vector<::torch::Tensor>& b) {
   REQUIRE(a.size() == b.size());

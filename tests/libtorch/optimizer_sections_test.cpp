@@ -1,4 +1,4 @@
-// Which sections of checkpoints are taken by optimizers, and which are not.
+// Checkpoint sections that optimizers accept, and those that they reject.
 #include "tests/libtorch/net.hpp"
 #include "tests/support/failure_text.hpp"
 #include <ddprun/torch/checkpoint.hpp>
@@ -72,7 +72,7 @@ Checkpoint with_archive(torch::serialize::OutputArchive& archive) {
   return checkpoint;
 }
 
-/// As other programs write it.
+/// Like the output of other programs.
 Checkpoint as_libtorch(torch::optim::Optimizer& optimizer) {
   take_step(optimizer);
   torch::serialize::OutputArchive archive;
@@ -80,12 +80,12 @@ Checkpoint as_libtorch(torch::optim::Optimizer& optimizer) {
   return with_archive(archive);
 }
 
-/// What an SGD has written that knows something of its one parameter, torch::ones({2}).
+/// The section of an SGD with state for its only parameter, torch::ones({2}).
 struct SgdSection {
   std::string parameter = "0";              ///< the key of its state
   std::vector<std::string> states = {"0"};  ///< all keys
-  std::string further_option;               ///< none if empty
-  bool is_named = true;                     ///< says that it is an SGD's
+  std::string further_option;               ///< omitted if empty
+  bool is_named = true;                     ///< marks it as an SGD's
 
   Checkpoint write() const;
 };
@@ -116,7 +116,7 @@ Checkpoint SgdSection::write() const {
   return with_archive(archive);
 }
 
-/// The refusal, of which the optimizer must show nothing.
+/// Returns the error; the optimizer must be unchanged.
 std::string refusal(const Checkpoint& checkpoint, torch::optim::Optimizer& optimizer) {
   const auto said = describe_failure([&] { get_optimizer(checkpoint, "optimizer", optimizer); });
   CHECK(optimizer.state().empty());
@@ -200,7 +200,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
   }
 
   TEST_CASE("optimizer sections: keys that this LibTorch misreads are rejected") {
-    // Old versions take them as they are, new ones as numbers.
+    // Old versions accept them unchanged, new ones as numbers.
     using States = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
     constexpr bool takes_words = std::is_same_v<States::key_type, std::string>;
     const auto said_to = [](const SgdSection& section) {
@@ -309,7 +309,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     const Checkpoint before = checkpoint;
     take_step(optimizer, layer);
     const auto said = describe_failure([&] { put_optimizer(checkpoint, "optimizer", optimizer); });
-    if (said == "no failure") return;  // a version that can
+    if (said == "no failure") return;  // a version that supports it
     CHECK(said.starts_with("usage: checkpoint section \"optimizer\" cannot be written: "));
     CHECK(checkpoint == before);
     torch::optim::LBFGS again(layer->parameters());
@@ -323,7 +323,7 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     take_step(optimizer, layer);
     for (auto& item : optimizer.state()) {
       auto& state = static_cast<torch::optim::LBFGSParamState&>(*item.second);
-      state.al(std::decay_t<decltype(state.al())>());  // what cannot be written
+      state.al(std::decay_t<decltype(state.al())>());  // cannot be written
     }
     Checkpoint checkpoint;
     put_optimizer(checkpoint, "optimizer", optimizer);
@@ -347,11 +347,11 @@ TEST_SUITE("optimizers' sections of checkpoints") {
       torch::optim::Adam optimizer(net->parameters());
       return with_optimizer(optimizer).sections["optimizer"];
     };
-    // Held, so that the second one's parameters are elsewhere.
+    // Kept alive, so that the second one's parameters have other addresses.
     const ddprun::test::Net between(1);
     const auto first = write();
     const ddprun::test::Net more(1);
-    CHECK((write() == first));  // LibTorch prints no bytes
+    CHECK((write() == first));  // LibTorch does not print bytes
   }
 }
 

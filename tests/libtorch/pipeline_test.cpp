@@ -35,8 +35,8 @@ torch::Tensor mean_loss(const torch::Tensor& output, const torch::Tensor& target
   return torch::mse_loss(output, target);
 }
 
-/// Four layers with the same values each time. Ranks are threads, of which LibTorch's generator
-/// knows nothing.
+/// Four layers with the same values each time. Ranks are threads, so LibTorch's generator cannot be
+/// used.
 std::vector<torch::nn::Linear> make_layers() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -45,7 +45,7 @@ std::vector<torch::nn::Linear> make_layers() {
           torch::nn::Linear(9, 4)};
 }
 
-/// Those of stage `stage` of `stages`.
+/// Layers of stage `stage` of `stages`.
 Sequential make_stage(int stage, int stages) {
   const auto layers = make_layers();
   Sequential model;
@@ -71,14 +71,14 @@ StageForward forward_of(Sequential model) {
   return [model](const torch::Tensor& input) mutable { return model->forward(input); };
 }
 
-/// All gradients of a module in one row.
+/// All gradients of a module, concatenated.
 torch::Tensor gradients_of(const torch::nn::Module& module) {
   std::vector<torch::Tensor> all;
   for (const auto& parameter : module.parameters()) all.push_back(parameter.grad().flatten());
   return torch::cat(all);
 }
 
-/// Of the model in one piece, for stage `stage`'s layers, and the loss.
+/// Gradients of the undivided model for the layers of `stage`, and the loss.
 std::pair<std::vector<torch::Tensor>, double> undivided(const std::vector<Batch>& batches,
                                                         int stages) {
   std::vector<Sequential> parts;
@@ -176,7 +176,7 @@ TEST_SUITE("pipeline") {
       ModuleReducer reducer(*model, group, ddprun::torch::ddp_defaults());
       const auto alone = ProcessGroup::create_in_process(1).front();
       Pipeline pipeline(forward_of(model), alone, {.split_size = 5}, &reducer);
-      // Nothing of rank 1's comes to rank 0.
+      // Rank 0 gets no data from rank 1.
       const auto input = batch.input * (group.rank() + 1);
       reducer.set_averaging(false);
       pipeline.train({kRows, input, batch.target}, mean_loss);
@@ -205,7 +205,8 @@ TEST_SUITE("pipeline") {
         pipeline.train({kRows, input, torch::zeros({kRows, 6})}, mean_loss);
       }
       if (!groups.place.is_first()) return;
-      // A tenth of each micro-batch's mean; in the second batch both go on from the first one's.
+      // A tenth of each micro-batch's mean; both steps of the second batch start from the first
+      // one's result.
       double mean = 0;
       for (const int replica : {0, groups.place.replica}) {
         for (const double middle : {2.5, 8.5}) mean = 0.9 * mean + 0.1 * (replica + 1 + middle);
@@ -250,7 +251,7 @@ TEST_SUITE("pipeline") {
       CHECK(said[2] == "its own");
       for (const std::size_t rank : {0, 1, 3}) {
         CHECK_MESSAGE(said[rank].find(row.reason) != std::string::npos, said[rank]);
-        // Nobody's stack is part of a message.
+        // Messages do not contain a stack.
         CHECK_MESSAGE(said[rank].find("Exception raised from") == std::string::npos, said[rank]);
       }
     }

@@ -1,4 +1,4 @@
-// What users are told when something cannot be.
+// Error messages for invalid use.
 #include "tests/libtorch/net.hpp"
 #include "tests/support/rank_threads.hpp"
 #include <ddprun/torch.hpp>
@@ -193,7 +193,8 @@ TEST_SUITE("refusals") {
         return;
       }
       const auto text = message_of([&] {
-        // The second layer's gradients are on their way when the first layer's fail.
+        // The second layer's gradients are being reduced when the first layer's backward pass
+        // fails.
         const auto hidden = torch::tanh(of(nets, group)->first(batch.part(1, 2).input));
         model->forward(batch.part(1, 2).input);
         of(nets, group)->second(Thrower::apply(hidden)).sum().backward();

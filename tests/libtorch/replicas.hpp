@@ -1,5 +1,5 @@
-// A module with a buffer, its replicas and its data, for tests of DataParallel. Seeds are global in
-// LibTorch: to be made by one thread.
+// A module with a buffer, its replicas and its data, for tests of DataParallel. LibTorch's seed is
+// global: one thread must create them.
 #pragma once
 
 #include <ddprun/torch/data_parallel.hpp>
@@ -32,7 +32,7 @@ struct NormedNetImpl : ::torch::nn::Cloneable<NormedNetImpl> {
   bool has_norm = false;
 };
 
-/// TORCH_MODULE says torch::, which is another one in here.
+/// TORCH_MODULE uses torch::, which is ddprun::torch here.
 struct NormedNet : ::torch::nn::ModuleHolder<NormedNetImpl> {
   using ::torch::nn::ModuleHolder<NormedNetImpl>::ModuleHolder;
   using Impl = NormedNetImpl;

@@ -1,5 +1,5 @@
-// A program with LibTorch that spawns its workers, by the first statement of main() as users do.
-// LibTorch's libraries have made threads by then.
+// A LibTorch program that spawns its workers in the first statement of main(), as users do.
+// LibTorch's libraries have created threads by then.
 #include <ddprun/spawn.hpp>
 #include <ddprun/torch.hpp>
 

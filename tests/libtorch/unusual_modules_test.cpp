@@ -1,4 +1,4 @@
-// Modules that are not just layers one after another.
+// Modules that are not just a sequence of layers.
 #include "tests/libtorch/net.hpp"
 #include "tests/support/rank_threads.hpp"
 #include <ddprun/torch.hpp>
@@ -17,7 +17,7 @@ using ddprun::torch::DistributedDataParallel;
 
 namespace {
 
-/// Three scalars, of which each forward pass uses what it is told.
+/// Three scalars; an argument selects those that a forward pass uses.
 struct Branches : torch::nn::Module {
   Branches() {
     for (const char* name : {"a", "b", "c"}) register_parameter(name, torch::ones({}));
@@ -98,7 +98,7 @@ TEST_SUITE("unusual modules") {
       step();
       CHECK(norm->running_mean.item<float>() == doctest::Approx(0.1F * rank));
       if (group.rank() == 1) {
-        // It evaluates alone.
+        // It evaluates without the other ranks.
         const torch::NoGradGuard no_graph;
         norm->eval();
         model.forward(torch::zeros({4, 1}));
@@ -124,7 +124,7 @@ TEST_SUITE("unusual modules") {
       CHECK(value(module.gradient("b")) == 2);
       CHECK_FALSE(module.gradient("c").defined());
 
-      // What is there already stays, and is averaged once more.
+      // Existing values are kept, and averaged once more.
       step({"c"}, {"c"});
       CHECK(value(module.gradient("a")) == 4);
       CHECK(value(module.gradient("b")) == 2);
@@ -140,7 +140,7 @@ TEST_SUITE("unusual modules") {
       CHECK(value(module.gradient("b")) == 6);
       CHECK_FALSE(module.gradient("c").defined());
 
-      // What was added up and then thrown away counts no more.
+      // Accumulated and then discarded values do not count.
       {
         const auto guard = model.no_sync();
         step({"c"}, {"c"});

@@ -1,4 +1,4 @@
-// Which nodes a coordinator refuses, and what it tells them.
+// Nodes that a coordinator rejects, and the reasons that it sends.
 #include "rendezvous/membership/coordination.hpp"
 #include "tests/support/membership_talk.hpp"
 
@@ -79,7 +79,7 @@ TEST_SUITE("admission of nodes") {
   TEST_CASE("admission: numbers outside their bounds are rejected") {
     struct Case {
       void (*change)(Join&);
-      const char* text;  ///< empty: the node is welcome
+      const char* text;  ///< empty: the node is accepted
     };
     const Case cases[] = {
         {[](Join& j) { j.last_round = std::numeric_limits<int>::max(); }, "the latest round"},
@@ -111,7 +111,7 @@ TEST_SUITE("admission of nodes") {
       const bool is_welcome = std::string(text).empty();
       CHECK(refused.empty() == is_welcome);
       if (!refused.empty()) CHECK(refused[0].reason.find(text) != std::string::npos);
-      // Whoever was let in can be given a round.
+      // Any accepted node can be part of a round.
       talk.pass(2000);
       CHECK(talk.told<RoundFormed>(1).size() == (is_welcome ? 1U : 0U));
     }

@@ -32,7 +32,7 @@ Topology machine(int nodes, int nodes_per_socket, int caches_per_node, int cores
   return topology;
 }
 
-/// Of a machine, what a container or a batch system leaves of it.
+/// The part of a machine that a container or a batch system provides.
 Topology only(Topology topology, const std::string& allowed) {
   const auto cpus = parse_cpu_list(allowed);
   std::erase_if(topology.cpus, [&](const CpuFacts& facts) {
@@ -141,7 +141,7 @@ TEST_SUITE("affinity") {
     CHECK(bound(with_gpus(two, {1, -1}), {.kind = Kind::node}, 2) == "0,2 | 1,3");
     CHECK(bound(with_gpus(two, {1}), {.kind = Kind::node}, 2) == "0,2 | 1,3");
     CHECK(bound(with_gpus(two, {5, 5}), {.kind = Kind::node}, 2) == "0,2 | 1,3");
-    // Two sockets of eight GPUs, as the buses of some machines deal them out.
+    // Two sockets of eight GPUs, in the bus order of some machines.
     const auto large =
         with_gpus(machine(2, 1, 1, 8), {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0});
     CHECK(bound(large, {.kind = Kind::cores}, 16) ==

@@ -1,4 +1,4 @@
-// Which backend of a table a process group gets, and what is logged of the choice.
+// The choice of a process group's backend from a table, and its log messages.
 #include "tests/support/failure_text.hpp"
 #include "worker_runtime/group/registry.hpp"
 #include <ddprun/error.hpp>
@@ -41,7 +41,7 @@ constexpr Entries kNothingUsable = {BackendEntry{"nccl", "nccl", nullptr, no_gpu
                                     BackendEntry{"openmpi", "mpi", nullptr, no_module},
                                     BackendEntry{"mpich", "mpi", nullptr, no_module}};
 
-/// The table with other reasons for its first three.
+/// The table with other reasons for the first three.
 Entries with(std::string (*nccl)(const WorkerEnv&), bool (*expects_nccl)(const WorkerEnv&),
              std::string (*host)(const WorkerEnv&), std::string (*openmpi)(const WorkerEnv&)) {
   Entries entries = kNothingUsable;

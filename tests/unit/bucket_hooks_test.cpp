@@ -1,4 +1,4 @@
-// Bucket hooks against plain calculations on the gradients of all ranks.
+// Bucket hooks, compared with direct calculations on the gradients of all ranks.
 #include "tests/support/rank_errors.hpp"
 #include "tests/support/reducer_model.hpp"
 #include <ddprun/bucket_hooks.hpp>
@@ -20,7 +20,7 @@ namespace {
 using Errors = std::vector<std::string>;
 using MakeHook = std::function<BucketHook(ProcessGroup&)>;
 
-/// Bytes that all-reduces of all ranks had as input.
+/// Input bytes of the all-reduces of all ranks.
 struct WireBytes {
   std::mutex mutex;
   std::size_t bytes = 0;
@@ -35,7 +35,7 @@ struct WireBytes {
   }
 };
 
-/// Rounded to bfloat16, by the definition: to nearest, ties to even.
+/// Rounds to bfloat16 by definition: to nearest, ties to even.
 float as_bfloat16(float value) {
   const double step = std::ldexp(1.0, std::ilogb(value) - 7);
   return value == 0 ? 0 : static_cast<float>(std::nearbyint(value / step) * step);
@@ -47,7 +47,7 @@ float as_float16(float value) {
   return value == 0 ? 0 : static_cast<float>(std::nearbyint(value / step) * step);
 }
 
-/// A gradient that no half type has exactly.
+/// A gradient that no half type represents exactly.
 float third(int rank, int step, std::size_t element) {
   return static_cast<float>(1 + rank * 7 + step * 3 + static_cast<int>(element)) / 3.0F;
 }

@@ -69,7 +69,7 @@ TEST_SUITE("bucket plan") {
         {{1, 1, 1}, 1, 1, {1, 1, 1}},
         {{5, 5, 5}, 100, 100, {15}},
         {{5, 5, 5}, 100, 5, {5, 5, 5}},  // the first bucket is not larger than the others
-        {{0, 5, 0}, 5, 5, {5, 0}},       // nothing to send, but somebody's gradient all the same
+        {{0, 5, 0}, 5, 5, {5, 0}},       // nothing to send, but still a gradient
     };
     for (const auto& test : cases) {
       CAPTURE(test.elements.size());

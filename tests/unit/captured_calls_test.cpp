@@ -1,4 +1,4 @@
-// Collectives on streams that are captured into graphs, with the fake's devices and NCCL.
+// Collectives on streams captured into graphs, with the fake devices and NCCL.
 #include "tests/support/captures.hpp"
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/failure_text.hpp"
@@ -29,7 +29,7 @@ struct Call {
   const char* name;
   std::size_t input;   ///< elements for each rank
   std::size_t output;  ///< the same; 0: in place
-  bool input_of_all;   ///< as many for each rank
+  bool input_of_all;   ///< the same number for each rank
   bool output_of_all;
   std::function<Work(ProcessGroup&, Buffer input, Buffer output)> make;
 };
@@ -62,7 +62,7 @@ void fill(Floats& values, int rank, int round) {
     values[i] = static_cast<float>(100 * round + 10 * rank + static_cast<int>(i));
 }
 
-/// The same collective, called round by round and captured once.
+/// The same collective, called in each round and captured once.
 void compare(ProcessGroup& group, const Call& call) {
   const auto ranks = static_cast<std::size_t>(group.size());
   Floats input(call.input * (call.input_of_all ? ranks : 1));
@@ -93,7 +93,7 @@ void compare(ProcessGroup& group, const Call& call) {
   CHECK(seen == expected);
 }
 
-/// What makes the communicator.
+/// Creates the communicator.
 void meet(ProcessGroup& group) {
   Floats values(1);
   group.all_reduce(on_device(values)).wait();
@@ -136,7 +136,7 @@ TEST_SUITE("captured calls") {
       const FakeGraph graph = captured(stream, [&] {
         launch_on(stream.get(), [&] { first = {1, 2, 3}; });
         const Work one = group.all_reduce(on_device(first));
-        // The fake carries out first what it may.
+        // The fake runs works early unless they have dependencies.
         launch_on(stream.get(), [&] { log.push_back("meanwhile " + std::to_string(first[2])); });
         launch_on(stream.get(), [&] { second = {4, 5, 6}; });
         const Work two = group.all_reduce(on_device(second));
@@ -165,7 +165,7 @@ TEST_SUITE("captured calls") {
       begin_capture(stream.get());
       (void)group.all_reduce(on_device(values));
       CHECK(end_capture(stream.get(), graph) == cudaErrorStreamCaptureUnjoined);
-      // The next capture and the next call know nothing of it.
+      // The next capture and the next call are not affected.
       graph = captured(stream, [&] { group.all_reduce(on_device(values)).hold(stream.get()); });
       group.all_reduce(on_device(values)).wait();
       CHECK(values == Floats(3, 2));
@@ -190,7 +190,7 @@ TEST_SUITE("captured calls") {
       FakeGraph graph;
       CHECK(begin_capture(stream.get(), cudaStreamCaptureModeGlobal) == cudaSuccess);
       group.all_reduce(on_device(values)).hold(stream.get());
-      // The group's thread asks after the call under way meanwhile.
+      // The group's thread polls the pending call meanwhile.
       const auto meanwhile = Deadline::after(10ms);
       while (!meanwhile.passed()) std::this_thread::yield();
       CHECK(end_capture(stream.get(), graph) == cudaSuccess);
@@ -201,7 +201,7 @@ TEST_SUITE("captured calls") {
       launch_graph(graph, stream.get());
       fake_cuda().stream_synchronize(stream.get());
       CHECK(values == Floats(2, 2));
-      // And calls go on behind a launch.
+      // Calls after a launch work.
       group.all_reduce(on_device(values)).wait();
       CHECK(values == Floats(2, 4));
     });

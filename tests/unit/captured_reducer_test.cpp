@@ -1,5 +1,5 @@
-// A reducer's steps that are captured into graphs, and what ranks hear when one of them dies while
-// graphs are launched, with the fake's devices and NCCL.
+// Reducer steps captured into graphs, and errors of ranks when one of them dies during launches,
+// with the fake devices and NCCL.
 #include "tests/support/captures.hpp"
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/failure_text.hpp"
@@ -23,14 +23,14 @@ using namespace ddprun::test;
 
 namespace {
 
-/// Five parameters in memory that is said to be the device's.
+/// Five parameters in memory that counts as the device's.
 struct DeviceModel : Model {
   DeviceModel() {
     for (auto& parameter : parameters) parameter.values.device = kDevice;
   }
 };
 
-/// One step, whose kernels read `number` when they run.
+/// A step whose kernels read `number` when they run.
 void step(GradientReducer& reducer, const Stream& stream, int rank, const int& number) {
   reducer.zero_gradients();
   reducer.begin();
@@ -42,7 +42,7 @@ void step(GradientReducer& reducer, const Stream& stream, int rank, const int& n
   reducer.finish(stream.get());
 }
 
-/// Steps before the buckets have their places.
+/// Steps before the buckets are placed.
 void warm_up(GradientReducer& reducer, const Stream& stream, int rank) {
   for (int number = 0; number < 2; ++number) {
     step(reducer, stream, rank, number);
@@ -62,18 +62,18 @@ void train(ProcessGroup& group, const ReducerOptions& options) {
   const FakeGraph graph = captured(stream, [&] { step(reducer, stream, group.rank(), number); });
   for (number = 2; number < 6; ++number) {
     launch_graph(graph, stream.get());
-    // Which waits for the launch, too.
+    // Also waits for the launch.
     reducer.synchronise();
     require_gradients(reducer, group.size(), number, divisor);
   }
-  // And steps as before.
+  // Steps without a graph, like before.
   step(reducer, stream, group.rank(), number);
   reducer.synchronise();
   fake_cuda().stream_synchronize(stream.get());
   require_gradients(reducer, group.size(), number, divisor);
 }
 
-/// A captured step whose gradients come from memory of the caller's, on several streams.
+/// A captured step with gradients in the caller's memory, on several streams.
 void train_with_own(ProcessGroup& group) {
   DeviceModel model;
   std::vector<std::vector<float>> own;
@@ -111,7 +111,7 @@ void train_with_own(ProcessGroup& group) {
   }
 }
 
-/// Why a step of such a reducer is not captured, after as many others.
+/// The reason why a step of such a reducer is not captured, after other steps.
 std::string refusal_with(ProcessGroup& group, const ReducerOptions& options, int steps = 2,
                          std::vector<Buffer> state = {}) {
   DeviceModel model;
@@ -128,7 +128,7 @@ std::string refusal_with(ProcessGroup& group, const ReducerOptions& options, int
   std::string refusal;
   const FakeGraph graph = captured(stream, [&] { refusal = what_of([&] { reducer.begin(); }); });
   CHECK(fake_graph_size(graph) == 0);
-  // It goes on without.
+  // The rank continues without capture.
   make_step();
   group.set_stream(nullptr);
   const std::string beginning = "GradientReducer: this step cannot be captured: ";
@@ -263,7 +263,7 @@ TEST_SUITE("failures beside graphs") {
         const auto failure = describe_failure([&] { reducer->synchronise(); });
         CHECK(failure.starts_with("peer 2: "));
         CHECK(failure.find("this rank has had enough") != std::string::npos);
-        // What is launched later ends at once, with whatever result.
+        // Later launches end at once, with any result.
         launch_graph(graph, stream.get());
         fake_cuda().stream_synchronize(stream.get());
         std::vector<float> values(1);
@@ -288,7 +288,7 @@ TEST_SUITE("failures beside graphs") {
       FakeGraph graph = captured(stream, [&] { step(*reducer, stream, group.rank(), number); });
       if (group.rank() == 0) launch_graph(graph, stream.get());
       group.barrier().wait();
-      // Of the only one that has launched: its kernels wait for a rank that does not come.
+      // On the only rank that has launched: its kernels wait for a missing rank.
       if (group.rank() == 0) group.abort("this rank has had enough");
       fake_cuda().stream_synchronize(stream.get());
       graph.reset();

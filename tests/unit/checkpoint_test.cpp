@@ -41,11 +41,11 @@ void write_file(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// A directory that keeps what it logs.
+/// A directory that records its log.
 struct Fixture {
   TemporaryFolder folder;
   std::vector<std::string> lines;  ///< warnings
-  std::vector<std::string> notes;  ///< the rest
+  std::vector<std::string> notes;  ///< other messages
   CheckpointDirectory directory{
       folder.path(), {.keep = 3, .log = [this](ddprun::LogLevel level, std::string_view line) {
                         (level == ddprun::LogLevel::warn ? lines : notes).emplace_back(line);
@@ -53,7 +53,8 @@ struct Fixture {
 
   fs::path file(const std::string& name) const { return folder.path() / name; }
 
-  /// Whether `bytes` in place of the newest checkpoint are noticed, and the one before is loaded.
+  /// Returns whether `bytes` in place of the newest checkpoint are detected, and the one before is
+  /// loaded.
   bool is_refused(const std::string& bytes) {
     write_file(file("step_000000000002.ckpt"), bytes);
     lines.clear();
@@ -179,11 +180,11 @@ TEST_SUITE("checkpoint") {
     directory.save(sample(2));
     const auto good = read_file(file("step_000000000002.ckpt"));
     auto bytes = good;
-    std::memset(bytes.data() + 32 + 4, 0xff, 8);  // the first section's content bytes
+    std::memset(bytes.data() + 32 + 4, 0xff, 8);  // length of the first section's content
     CHECK(is_refused(bytes));
     CHECK(lines[0].find("a section claims more bytes than there are") != std::string::npos);
     bytes = good;
-    std::memset(bytes.data() + 32, 0xff, 4);  // its name bytes
+    std::memset(bytes.data() + 32, 0xff, 4);  // length of its name
     CHECK(is_refused(bytes));
     bytes = good;
     std::memset(bytes.data() + 12, 0xff, 4);  // the number of sections
@@ -291,7 +292,7 @@ TEST_SUITE("checkpoint") {
     const TemporaryFolder folder;
     CheckpointDirectory first(folder.path());
     first.save(sample(1));
-    // As a writer on another host of an NFS would, whose locks of directories are not seen here.
+    // Like a writer on another host of an NFS, whose locks of directories are not visible here.
     fs::remove(folder.path() / "writer.lock");
     write_file(folder.path() / "writer.lock", "4711 elsewhere\n");
     const int other = ::open((folder.path() / "writer.lock").c_str(), O_RDWR | O_CLOEXEC);

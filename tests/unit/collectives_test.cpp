@@ -1,5 +1,5 @@
-// Every collective of ranks that share memory against a serial reference, by every way the data can
-// take.
+// Every collective of ranks with shared memory, compared with a serial reference for every path of
+// the data.
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/serial_collectives.hpp"
@@ -25,7 +25,7 @@ using namespace ddprun::test;
 
 namespace {
 
-/// How the data goes: threads reach everything; processes reach arenas only.
+/// Path of the data: threads can access all memory, processes only arenas.
 struct Way {
   const char* name;
   shared_memory::Reach reach;
@@ -44,7 +44,7 @@ constexpr DataType kTypes[] = {DataType::float32,  DataType::float64, DataType::
 constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min,
                              ReduceOp::max};
 
-/// Around the switches between the ways (2 KiB, pieces of 32 KiB), times the ranks for some
+/// Sizes around the switches between paths (2 KiB, pieces of 32 KiB), times the ranks for some
 /// collectives.
 constexpr std::size_t kCounts[] = {0, 1, 255, 513, 8193};
 
@@ -100,7 +100,7 @@ std::vector<Reduction> make_reductions(int size, DataType type) {
     const auto inputs = std::make_shared<const std::vector<Bytes>>(
         make_inputs(size, count * static_cast<std::size_t>(size), type));
     for (const ReduceOp op : kOps) {
-      // The ways differ by size, not by op: the other ops go by each way once.
+      // Paths depend on the size, not on the op: the other ops use each path once.
       if (op != ReduceOp::sum && op != ReduceOp::average && count != 255 && count != 8193) continue;
       reductions.push_back({type, op, count, inputs, serial_reduce(*inputs, type, op)});
     }

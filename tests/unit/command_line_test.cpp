@@ -32,7 +32,7 @@ struct Case {
   void (*expected)(O&);
 };
 
-// What is given before "train.py", and what it changes in the default options.
+// Arguments before "train.py", and their effect on the default options.
 const Case kGood[] = {
     {{}, [](O&) {}},
     {{"--nproc_per_node=4"},
@@ -217,7 +217,7 @@ const Case kGood[] = {
 
 struct BadCase {
   Words arguments;
-  std::string text;  ///< must be part of what is said
+  std::string text;  ///< part of the message
 };
 
 const BadCase kBad[] = {

@@ -28,10 +28,10 @@ double product(const Doubles& left, const Doubles& right) {
   return std::inner_product(left.begin(), left.end(), right.begin(), 0.0);
 }
 
-/// Compares every gradient with the slope from both sides.
+/// Compares every gradient with the central difference.
 void check_slopes(Compute& compute, const ComputeCase& one) {
-  // In float64 the difference of two values near 1 that are 2e-4 apart in their argument has some
-  // 11 digits; what the third derivative adds is of the order of the step's square.
+  // In float64 the difference of two values near 1 whose arguments differ by 2e-4 has about 11
+  // digits; the error of the third derivative is of the order of the squared step.
   constexpr double kStep = 1e-4;
   constexpr double kTolerance = 1e-7;
   std::mt19937 random(3);
@@ -87,7 +87,7 @@ TEST_SUITE("compute on the CPU") {
       const Doubles exact = one.forward(*compute, DataType::float64, inputs);
       const Doubles output_gradient = random_doubles(exact.size(), random);
       const Doubles output = one.forward(*compute, DataType::float32, inputs);
-      // Numbers about 1, and sums of at most 150 of them: 1e-7 for each rounding.
+      // Numbers about 1, and sums of at most 150 of them: an error of 1e-7 for each rounding.
       check_close(output, exact, 5e-6);
       CHECK(output == one.forward(*compute, DataType::float32, inputs));
       const auto gradients = one.backward(*compute, DataType::float32, inputs, output_gradient);

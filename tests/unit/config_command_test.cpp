@@ -1,4 +1,5 @@
-// `ddprun config ...`: what a file means, its schema, and files made from hostfiles and arguments.
+// `ddprun config ...`: the meaning of a file, its schema, and files made from hostfiles and
+// arguments.
 #include "launcher/config/config_command.hpp"
 
 #include "launcher/config/convert.hpp"
@@ -31,7 +32,7 @@ std::optional<ConfigAnswer> command(const Words& arguments, const Variables& var
   return run_config_command(arguments, lookup_in(variables), {.config = loader}, invocation);
 }
 
-/// What is printed, or the problems.
+/// Returns the output, or the problems.
 std::string answer(const Words& arguments, const Variables& variables = {}) {
   const auto given = command(arguments, variables);
   REQUIRE(given);
@@ -74,7 +75,7 @@ TEST_SUITE("config command") {
       CHECK(answer(words).rfind("Usage: ddprun config check FILE", 0) == 0);
     }
     CHECK(contains(answer({"config", "schema", "x"}), "config schema: takes no arguments"));
-    // Behind the program it is the program's.
+    // After the program it belongs to the program.
     CHECK(contains(answer({"config", "check", "c.json", "x", "--help"}), "\"--help\"]"));
   }
 
@@ -280,7 +281,7 @@ TEST_SUITE("converting to a configuration file") {
     auto expected = options_of(arguments);
     CHECK(values.command.front() == expected.program);
     const Words rest(values.command.begin() + 1, values.command.end());
-    // The same once the launcher has replaced its own macros.
+    // The same after the replacement of the launcher's own macros.
     const auto& wanted = expected.program_arguments;
     REQUIRE(rest.size() == wanted.size());
     for (std::size_t i = 0; i < rest.size(); ++i) {

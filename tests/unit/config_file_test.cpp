@@ -9,7 +9,7 @@ using namespace ddprun::test;
 
 namespace {
 
-/// The problems of a file with this beside its version.
+/// Returns the problems of a file with this text after its version.
 std::string problems_with(const std::string& members) {
   return config_problems("{\"version\": 1,\n" + members + "}");
 }

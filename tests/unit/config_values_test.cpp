@@ -1,4 +1,4 @@
-// The small parts of configuration files: names of many nodes, references to variables, shapes.
+// Parts of configuration files: names of several nodes, references to variables, shapes.
 #include "launcher/config/interpolation.hpp"
 #include "launcher/config/key_table.hpp"
 #include "launcher/config/node_names.hpp"
@@ -115,7 +115,7 @@ TEST_SUITE("references to variables") {
     CHECK(replaced("${B:?set it to the job's number}") ==
           "problem: B is not set: set it to the job's number");
     CHECK(contains(replaced("${B}"), "problem: B is not set; ${B:-TEXT} would give it a default"));
-    // A value is no text to replace in.
+    // Values are not expanded again.
     CHECK(replaced("${PRICE}{A}") == "5${A}");
   }
 

@@ -27,7 +27,7 @@ const std::string kRest = " 01 00000000:00000000 00:00000000 00000000 ";
 
 }  // namespace
 
-// The table shows numbers of the machine.
+// The table shows numbers in the machine's byte order.
 static_assert(std::endian::native == std::endian::little);
 
 TEST_SUITE("connection table") {

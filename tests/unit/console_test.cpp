@@ -15,7 +15,7 @@ using namespace ddprun::test;
 
 namespace {
 
-/// What a console of these settings shows of the events.
+/// Returns the output of a console with these settings for the events.
 std::string shown(const ConsoleSettings& settings, const std::vector<Event>& events) {
   std::string text;
   ConsoleSink sink(settings, [&](std::string_view line) { text += line; });

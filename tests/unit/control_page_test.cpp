@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Forks a worker that announces itself and then does what `then` says.
+/// Forks a worker that announces itself and then runs `then`.
 pid_t fork_worker(const ControlPage& page, int local_rank, void (*then)(ControlPage&, int)) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -51,7 +51,7 @@ bool wait_until(const ControlPage& page, Condition condition) {
   }
 }
 
-/// The kernel writes a byte there on behalf of this process, if it may.
+/// The kernel writes a byte there for this process, if permitted.
 bool is_writable(const void* address) {
   const int zero = ::open("/dev/zero", O_RDONLY | O_CLOEXEC);
   const bool is_written = ::read(zero, const_cast<void*>(address), 1) == 1;

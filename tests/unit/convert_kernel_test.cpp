@@ -25,7 +25,7 @@ using Halves = collectives::Half<Ours>;
 constexpr DataType kFloatTypes[] = {DataType::float32, DataType::float64, DataType::float16,
                                     DataType::bfloat16};
 
-/// What an element of the type says, which each of the types can be converted to exactly.
+/// Value of an element whose conversion to each type is exact.
 double value_at(const std::byte* at, DataType type) {
   const auto as = [at](auto value) {
     std::memcpy(&value, at, sizeof value);
@@ -38,7 +38,7 @@ double value_at(const std::byte* at, DataType type) {
                                                        : Halves::from_bfloat16(bits));
 }
 
-/// As the processor rounds it; of values that are exact in float32 if `type` is a half type.
+/// Rounds like the CPU; values exact in float32 if `type` is a half type.
 void put_at(std::byte* at, DataType type, double value) {
   const auto put = [at](auto rounded) { std::memcpy(at, &rounded, sizeof rounded); };
   if (type == DataType::float64) return put(value);
@@ -47,7 +47,7 @@ void put_at(std::byte* at, DataType type, double value) {
   put(type == DataType::float16 ? Halves::to_float16(single) : Halves::to_bfloat16(single));
 }
 
-/// Gives the pieces to a stream of the fake, and waits for it.
+/// Converts the pieces on a stream of the fake, and waits for it.
 cudaError_t convert(const std::vector<cuda::Piece>& pieces, DataType from, DataType to,
                     double scale) {
   const cuda::Stream stream(test::fake_cuda(), 0);
@@ -58,7 +58,7 @@ cudaError_t convert(const std::vector<cuda::Piece>& pieces, DataType from, DataT
   return error;
 }
 
-/// Memory whose first element is so many bytes behind what every vector could be loaded from.
+/// Memory whose first element is this number of bytes past the alignment of every vector.
 class Memory {
  public:
   Memory(std::size_t bytes, std::size_t shift) : bytes_(bytes + shift), first_(shift) {
@@ -76,8 +76,8 @@ class Memory {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-/// Whether all `values`, from and to memory that is so many elements from aligned, become what the
-/// processor makes of them.
+/// Returns whether all `values`, from and to memory at these offsets in elements, are converted
+/// like on the CPU.
 void check_values(const std::vector<float>& values, DataType from, DataType to, double scale,
                   std::size_t from_shift, std::size_t to_shift) {
   CAPTURE(to_string(from));
@@ -105,8 +105,7 @@ void check_values(const std::vector<float>& values, DataType from, DataType to, 
   CHECK(wrong == 0);
 }
 
-/// All there is of float16 and bfloat16, and what lies half way between two of them and beside
-/// that.
+/// All values of float16 and bfloat16, midpoints between two of them, and neighbours of those.
 std::vector<float> hard_values() {
   std::vector<float> values;
   for (std::uint32_t half = 0; half <= 0xffffU; half += 7) {
@@ -158,7 +157,7 @@ TEST_SUITE("convert kernel") {
   }
 
   TEST_CASE("convert kernel: float64 is rounded to half types once without float32") {
-    // Just above half way between two of float16, by less than float32 can tell.
+    // Slightly above a midpoint of float16, by less than the precision of float32.
     const double value = 1.0 + 0x1p-11 + 0x1p-40;
     std::uint16_t half = 0;
     REQUIRE(convert({{&value, &half, 1}}, DataType::float64, DataType::float16, 1.0) ==

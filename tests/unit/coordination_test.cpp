@@ -95,7 +95,7 @@ TEST_SUITE("coordination") {
     auto talk = two_running(settings(2, 2));
     talk.send(2, WorkersFailing{0, "rank 1 failed"}, 2500);
     talk.send(1, WorkersFailing{0, "rank 0 failed"}, 2501);
-    // The node that failed second is the first to have cleaned up.
+    // The node that failed second is the first to have stopped its workers.
     talk.send(1, WorkersEnded{.round = 0, .failures = {failure("node1")}}, 2600);
     talk.send(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2700);
     REQUIRE(talk.told<Finish>(1).size() == 1);

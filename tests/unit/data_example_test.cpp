@@ -1,4 +1,4 @@
-// The examples of docs/data.md, compiled and run, and a check that they still are the ones there.
+// The examples of docs/data.md, compiled and run; also checks that the document shows them.
 #include "tests/support/document.hpp"
 #include "tests/support/rank_errors.hpp"
 #include <ddprun/data_loader.hpp>
@@ -29,17 +29,17 @@ void train(ElasticSampler& sampler, std::int64_t epochs,
   while (sampler.epoch() < epochs) {
     // Gradients are summed over share and workers, and divided by the window's size.
     take_step(sampler.samples(), sampler.window_size());
-    sampler.commit();  // the step is part of the parameters now
+    sampler.commit();  // the parameters now include the step
     if (sampler.is_at_end()) sampler.next_epoch();
     save(sampler.state().to_text());  // together with the parameters
   }
 }
 
-/// The shares of the rest of the epoch, from a copy that runs ahead of the training.
+/// Shares of the rest of the epoch, from a copy that runs ahead of the training.
 DataLoader::List rest_of_epoch(ElasticSampler ahead) {
   return [ahead]() mutable -> std::optional<Samples> {
     if (ahead.is_at_end()) return std::nullopt;
-    Samples share = ahead.samples();  // may be empty: that is a step, too
+    Samples share = ahead.samples();  // may be empty: such a step counts, too
     ahead.commit();
     return share;
   };
@@ -72,7 +72,7 @@ TEST_SUITE("data example") {
     train(sampler, 2, count, keep);
     CHECK(uses == std::vector<int>(7, 2));
     REQUIRE(states.size() == 6);
-    // A life that ended after the fourth step.
+    // A previous attempt ended after the fourth step.
     auto second = ElasticSampler::resumed(ElasticSampler::State::from_text(states[3]), 1, 0);
     train(second, 2, count, [](const std::string&) {});
     CHECK(uses == [&] {

@@ -70,7 +70,7 @@ TEST_SUITE("data loader") {
   TEST_CASE("data loader: batches arrive in list order with any number of threads") {
     for (const std::size_t threads : {1u, 2u, 7u, 8u}) {
       for (const std::size_t prefetch : {1u, 2u, 5u}) {
-        // Later batches are quicker than earlier ones.
+        // Later batches load faster than earlier ones.
         const auto load = [](std::span<const std::int64_t> samples, std::span<std::byte> memory) {
           for (std::int64_t i = samples[0]; i < 150; ++i) std::this_thread::yield();
           return load_tens(samples, memory);
@@ -115,7 +115,7 @@ TEST_SUITE("data loader") {
     REQUIRE(next.has_value());
     CHECK(next->samples[0] == 9);
     CHECK(places.count(next->bytes.data()) == 1);
-    // What is held is not written to.
+    // Memory of a batch in use is not overwritten.
     std::int64_t first = 0;
     std::memcpy(&first, held[0].bytes.data(), sizeof first);
     CHECK(first == 30);

@@ -34,7 +34,7 @@ struct Points {
   std::vector<double> y;
 };
 
-/// Whole numbers, so that sums are exact in any order.
+/// Integers, so that sums are exact in any order.
 Points make_points(int count) {
   Points points;
   for (int i = 0; i < count; ++i) {
@@ -44,7 +44,7 @@ Points make_points(int count) {
   return points;
 }
 
-/// The mean over all points is the mean over replicas of this, whatever their rows.
+/// The mean over all points is the mean of this over replicas, for any distribution of rows.
 void backward(const Line& line, GradientReducer& reducer, const Points& points, const Rows& rows,
               int replicas) {
   auto& of_a = *static_cast<double*>(reducer.gradient(0).data);
@@ -59,7 +59,7 @@ void backward(const Line& line, GradientReducer& reducer, const Points& points, 
   reducer.ready(0);
 }
 
-/// What learns from 64 points in 50 steps.
+/// Learns from 64 points in 50 steps.
 Line learn(int replicas) {
   const Points points = make_points(64);
   Line line;

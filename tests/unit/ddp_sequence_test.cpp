@@ -1,5 +1,5 @@
-// The collectives of the toy model, phase by phase, against tests/interop/ddp_sequences/: those of
-// PyTorch's DDP, which tests/interop/ddp_sequences.py records from PyTorch itself, and the
+// The collectives of the toy model, phase by phase, compared with tests/interop/ddp_sequences/:
+// those of PyTorch's DDP, which tests/interop/ddp_sequences.py records from PyTorch, and the
 // reducer's own in the folder own/.
 #include "tests/support/rank_errors.hpp"
 #include <ddprun/gradient_reducer.hpp>
@@ -23,7 +23,7 @@ using ddprun::ReducerOptions;
 
 namespace {
 
-/// Linear(10, 10), ReLU, Linear(10, 5), with BatchNorm behind the first layer if that is wanted.
+/// Linear(10, 10), ReLU, Linear(10, 5), optionally with BatchNorm after the first layer.
 struct Toy {
   std::vector<float> values = std::vector<float>(185);
   std::vector<float> statistics = std::vector<float>(20);
@@ -64,7 +64,7 @@ std::vector<Case> cases() {
            .synchronise = {false, true, false, true, false}}};
 }
 
-/// Collectives of all ranks by their position in the call order, which must be the same one.
+/// Collectives of all ranks by their position in the call order, which must be equal.
 class Recorder {
  public:
   ddprun::GroupOptions options() {
@@ -188,7 +188,7 @@ TEST_SUITE("sequence of collectives") {
   }
 
   TEST_CASE("DDP sequence: a larger model has one bucket in the first step and more later") {
-    // 32 MiB: the last layer's 4 MiB pass the limit of 1 MiB, the other 28 MiB that of 25 MiB.
+    // 32 MiB: the last layer's 4 MiB exceed the limit of 1 MiB, the other 28 MiB that of 25 MiB.
     std::vector<std::size_t> sizes;
     for (int layer = 0; layer < 8; ++layer) sizes.insert(sizes.end(), {1 << 20, 1 << 10});
     std::vector<float> values(std::size_t{8} * ((1 << 20) + (1 << 10)));

@@ -1,4 +1,4 @@
-// Gradients of half types that add up in float32 on a device, with the fake's devices.
+// Gradients of half types accumulated in float32 on a fake device.
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "worker_runtime/collectives/half.hpp"
@@ -24,7 +24,7 @@ std::uint16_t half_of(DataType type, float value) {
   return type == DataType::float16 ? Halves::to_float16(value) : Halves::to_bfloat16(value);
 }
 
-/// What a kernel of the backward pass leaves.
+/// Result of a kernel of the backward pass.
 void fill_on(const test::Stream& stream, std::vector<std::uint16_t>& memory, std::uint16_t value) {
   launch_on(stream.get(), [&memory, value] { memory.assign(memory.size(), value); });
 }
@@ -51,7 +51,7 @@ struct Halved {
   std::vector<Parameter> parameters;
 };
 
-/// Adds halves from behind `shift` elements to ones, and looks beside them, too.
+/// Adds halves at an offset of `shift` elements to ones, and checks the neighbours, too.
 template <typename Element>
 void check_added(const std::vector<Element>& from, DataType type, std::size_t shift,
                  std::size_t elements) {

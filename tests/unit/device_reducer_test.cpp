@@ -1,4 +1,4 @@
-// The gradient reducer where parameters are on a device, with the fake's devices, streams and NCCL.
+// The gradient reducer with parameters on a device, with the fake devices, streams and NCCL.
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/reducer_model.hpp"
@@ -22,7 +22,7 @@ using namespace ddprun::test;
 
 namespace {
 
-/// Five parameters in memory that is said to be the device's.
+/// Five parameters in memory that counts as the device's.
 struct DeviceModel : Model {
   explicit DeviceModel(float fill = 0) : Model(fill) {
     for (auto& parameter : parameters) parameter.values.device = kDevice;
@@ -31,7 +31,7 @@ struct DeviceModel : Model {
 
 const std::string kRight = "as they should be";
 
-/// What a kernel of the backward pass does.
+/// Kernel of the backward pass.
 void add_on(const Stream& stream, GradientReducer& reducer, int rank, int step, std::size_t p) {
   launch_on(stream.get(), [elements = gradient(reducer, p), rank, step, p] {
     for (std::size_t i = 0; i < elements.size(); ++i) elements[i] += share(rank, step, p, i);
@@ -43,7 +43,7 @@ void backward_on(const Stream& stream, GradientReducer& reducer, int rank, int s
   for (std::size_t p = 5; p-- > 0;) add_on(stream, reducer, rank, step, p);
 }
 
-/// What a kernel of the optimizer finds, told when it has run.
+/// Values read by a kernel of the optimizer, available after it has run.
 std::future<std::string> look_on(const Stream& stream, const GradientReducer& reducer, int ranks,
                                  int step, float divisor) {
   auto seen = std::make_shared<std::promise<std::string>>();
@@ -80,7 +80,7 @@ void train(ProcessGroup& group, const ReducerOptions& options) {
   for (auto& step : seen) CHECK(step.get() == kRight);
 }
 
-/// Averages, then takes the maximum of what is then equal on all ranks.
+/// Averages, then takes the maximum of the results, which are equal on all ranks.
 BucketHook two_collectives(ProcessGroup& group) {
   const auto second = std::make_shared<std::vector<Work>>();
   return {.name = "two collectives",
@@ -315,7 +315,7 @@ TEST_SUITE("gradient reducer on a device") {
       reducer.emplace(group, model.parameters, std::vector<Buffer>{}, kSmallBuckets);
       std::promise<void> may_go_on;
       reducer->begin();
-      // The kernels of rank 1 are never through.
+      // The kernels of rank 1 never complete.
       if (group.rank() == 1)
         launch_on(stream.get(), [&, held = may_go_on.get_future().share()] { held.wait(); });
       backward_on(stream, *reducer, group.rank(), 0);

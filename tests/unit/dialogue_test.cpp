@@ -1,4 +1,4 @@
-// What an agent and a coordinator make of each other's bytes, with and without a secret.
+// Messages between an agent and a coordinator, with and without a secret.
 #include "tests/support/dialogues.hpp"
 
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ std::string bytes_of(const CoordinatorMessage& message) {
   return bytes;
 }
 
-/// Both say two things.
+/// Both sides send two messages.
 void talk(Dialogues& dialogues, std::size_t piece = std::string::npos) {
   dialogues.agent.send(kJoin);
   dialogues.run(piece);
@@ -86,7 +86,7 @@ TEST_SUITE("dialogue") {
       CHECK(refusal_in(dialogues.said_by_coordinator) == row.text);
       CHECK(dialogues.coordinator.refusal() == row.text);
       CHECK(dialogues.said_by_agent.empty());
-      // A node without a secret asks for no proof.
+      // A node without a secret does not ask for a proof.
       CHECK(dialogues.agent.is_proven() == (row.sides.agent == nullptr));
     }
   }
@@ -97,7 +97,7 @@ TEST_SUITE("dialogue") {
     const auto opening = agent.take_outgoing();
     CHECK(opening.size() == greeting().size() + 1 + security::kHelloBytes);
     CHECK(opening.size() <= 128);
-    // Neither the run's name nor anything that its name alone leads to.
+    // Neither the run's name nor a value derived from the name alone.
     CHECK(AgentDialogue(&kOther, "run", std::string(security::kDigestBytes, 'a')).take_outgoing() !=
           opening);
     agent.send(Heartbeat{});
@@ -172,7 +172,7 @@ TEST_SUITE("dialogue") {
     agent.feed(agent.take_outgoing());
     CHECK_FALSE(agent.next());
     CHECK_FALSE(agent.problem().empty());
-    // Nor does one agent prove anything to a coordinator with what another coordinator says.
+    // Messages of another coordinator do not authenticate an agent.
     CoordinatorDialogue honest(&kSecret, std::string(security::kDigestBytes, 'c'));
     honest.feed(greeting() + '\1' + std::string(security::kHelloBytes, 'x'));
     const auto challenge = honest.take_outgoing();

@@ -1,5 +1,4 @@
-// Documents that are generated from the option table, and what the page for torchrun's users must
-// name.
+// Documents generated from the option table, and required content of the page for torchrun's users.
 #include "launcher/cli/completions.hpp"
 #include "launcher/cli/help_text.hpp"
 #include "launcher/cli/option_table.hpp"
@@ -23,7 +22,7 @@ using ddprun::test::read_source;
 
 namespace {
 
-/// The names (letters and underscores) that follow `start` in the text and are followed by `end`.
+/// Names (letters and underscores) after `start` and before `end` in the text.
 std::set<std::string> names_after(const std::string& text, const std::string& start,
                                   const std::string& end = "") {
   constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
@@ -38,7 +37,7 @@ std::set<std::string> names_after(const std::string& text, const std::string& st
   return names;
 }
 
-/// Compares the file with `expected`, or writes it if scripts/generate_docs asks for that.
+/// Compares the file with `expected`, or writes it if scripts/generate_docs requests that.
 void check_generated(const std::string& path, const std::string& expected) {
   const auto file = std::string(DDPRUN_SOURCE_DIR) + "/" + path;
   if (std::getenv("DDPRUN_GENERATE_DOCS") != nullptr) std::ofstream(file) << expected;

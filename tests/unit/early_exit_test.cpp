@@ -1,4 +1,4 @@
-// Who has ended well although others wait for it.
+// Successful exits of ranks for which others wait.
 #include "launcher/agent/early_exit.hpp"
 
 #include "launcher/report/event_text.hpp"
@@ -27,7 +27,7 @@ WorkerExited exit_of(int rank, int code = 0) {
   return exit;
 }
 
-/// Group "default" of four, after so many barriers; the last one is under way if `waits`.
+/// Group "default" of four ranks after a number of barriers; the last one is pending if `waits`.
 GroupFlightRecord after(std::uint64_t entered, GroupState state, bool waits = false) {
   GroupFlightRecord group{.name = "default", .size = 4, .state = state, .entered = entered};
   for (std::uint64_t number = 0; number < entered; ++number) {

@@ -23,7 +23,7 @@ namespace {
 
 using Samples = std::vector<std::int64_t>;
 
-/// What all workers together use in the step at the cursor of `state`, in the order of the window.
+/// Samples of all workers in the step at the cursor of `state`, in the order of the window.
 Samples window_of(const ElasticSampler::State& state, int world_size) {
   std::vector<Samples> own;
   std::size_t size = 0;
@@ -41,7 +41,7 @@ Samples window_of(const ElasticSampler::State& state, int world_size) {
   return window;
 }
 
-/// The samples of a whole epoch, with another number of workers in every step.
+/// Samples of a whole epoch, with a different number of workers in every step.
 Samples elastic_epoch(const ElasticSamplerOptions& options, std::int64_t epoch) {
   std::mt19937 random(7);
   ElasticSampler sampler(options, 1, 0);
@@ -168,7 +168,7 @@ TEST_SUITE("elastic sampler") {
   }
 
   TEST_CASE("elastic sampler: the computed order looks shuffled") {
-    // Each pair of neighbours is in order with probability 1/2, each place keeps its sample with
+    // Each pair of neighbours is in order with probability 1/2, each position keeps its sample with
     // 1/n: bounds are six deviations.
     constexpr std::int64_t kCount = 10000;
     int rising = 0;
@@ -228,7 +228,7 @@ TEST_SUITE("elastic sampler") {
           "elastic sampler: the saved state has no number as epoch");
     CHECK(why(good + " more") == "elastic sampler: the saved state has unexpected text \" more\"");
     CHECK(why(good + "9") == "elastic sampler: the saved state has no known tail");
-    // Every beginning of a good one is a bad one.
+    // Every prefix of a valid state is invalid.
     for (std::size_t length = 0; length < good.size(); ++length) {
       CHECK(why(good.substr(0, length)) != "");
     }

@@ -1,4 +1,4 @@
-// Random schedules of kills and changes of the number of workers, over the real sampler, reducer
+// Random schedules of kills and changes of the number of workers, with the real sampler, reducer
 // and checkpoints: no sample may be lost or used twice, and all ranks must end with the same bits.
 #include "tests/support/rank_errors.hpp"
 #include <ddprun/checkpoint.hpp>
@@ -29,7 +29,7 @@ constexpr int kSchedules = 200;
 constexpr std::int64_t kEpochs = 2;
 constexpr std::size_t kWeights = 7;
 
-/// Where in a step a worker dies.
+/// Position in a step at which a worker dies.
 enum class Moment { before, in_backward, before_commit, before_save };
 
 struct Kill {
@@ -38,7 +38,7 @@ struct Kill {
   Moment moment = Moment::before;
 };
 
-/// What a worker used in a step, before anybody knew whether the step would count.
+/// Samples of a worker in a step that may or may not count.
 struct Use {
   std::size_t life = 0;
   std::int64_t step = 0;
@@ -46,15 +46,15 @@ struct Use {
   std::vector<std::int64_t> samples;
 };
 
-/// All that outlives the workers.
+/// State that outlives the workers.
 struct Run {
   ElasticSamplerOptions options;
   std::int64_t save_every = 1;
   std::mutex mutex;
   std::optional<Checkpoint> saved;
   std::vector<Use> ledger;
-  std::vector<std::int64_t> resumed_after;                   ///< by life, the step
-  std::map<std::int64_t, std::vector<float>> weights_after;  ///< of the current life, by step
+  std::vector<std::int64_t> resumed_after;                   ///< by attempt, the step
+  std::map<std::int64_t, std::vector<float>> weights_after;  ///< of the current attempt, by step
   bool ranks_differ = false;
 
   bool is_done() const { return saved && state().epoch == kEpochs; }
@@ -66,12 +66,12 @@ struct Run {
   }
 };
 
-/// Integers in floats: every order of adding gives the same bits.
+/// Integers as floats: every order of addition gives the same bits.
 float gradient_of(std::int64_t sample, std::size_t weight) {
   return static_cast<float>((sample * 31 + static_cast<std::int64_t>(weight) * 17) % 101);
 }
 
-/// One worker from its start to the end of the training or its death.
+/// A worker from its start to the end of the training or its death.
 class Worker {
  public:
   Worker(Run& run, ProcessGroup& group, std::size_t life, const std::optional<Kill>& kill)
@@ -162,7 +162,7 @@ class Worker {
   std::vector<float> weights_;
 };
 
-/// The workers' lives until the training is done.
+/// Repeats attempts until the training is complete.
 void play(Run& run, std::mt19937& random) {
   const auto draw = [&](int least, int most) {
     return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
@@ -173,7 +173,7 @@ void play(Run& run, std::mt19937& random) {
     run.resumed_after.push_back(resumed_after);
     run.weights_after.clear();
     std::optional<Kill> kill;
-    // After so many lives somebody may finish: kills before the first save get nowhere.
+    // After this number of attempts kills end: kills before the first save prevent progress.
     if (life < 4) {
       kill = {draw(0, workers - 1), resumed_after + draw(0, 4), static_cast<Moment>(draw(0, 3))};
     }
@@ -182,7 +182,7 @@ void play(Run& run, std::mt19937& random) {
   }
 }
 
-/// Samples of each epoch, from the steps that made it into what later lives went on with.
+/// Samples of each epoch, from the steps that later attempts resumed from.
 std::vector<std::vector<std::int64_t>> committed(const Run& run) {
   std::vector<std::vector<std::int64_t>> epochs(kEpochs);
   for (const auto& use : run.ledger) {
@@ -235,7 +235,7 @@ TEST_SUITE("elastic training") {
       for (const auto& use : run.ledger) replayed += use.samples.size();
       replayed -= used;
     }
-    // The schedules do what they are for.
+    // The schedules cover the intended cases.
     CHECK(lives > 3 * kSchedules);
     CHECK(replayed > kSchedules);
   }

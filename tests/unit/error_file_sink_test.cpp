@@ -36,7 +36,7 @@ json message_of(const RunFinished& finished) {
   return json::parse(error_document(finished, kNow)).at("message");
 }
 
-/// What the sink says on taking this event.
+/// Text that the sink returns for this event.
 std::string complaint(const std::filesystem::path& file, const Event& event) {
   std::string said;
   ErrorFileSink sink(file, [&](LogLevel level, std::string_view line) {

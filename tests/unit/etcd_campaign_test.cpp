@@ -1,4 +1,4 @@
-// Elections that fail half way, for which an etcd must be in trouble.
+// Elections that fail halfway because of an etcd with errors.
 #include "rendezvous/etcd/base64.hpp"
 #include "rendezvous/etcd/campaign.hpp"
 #include "tests/support/dialogues.hpp"
@@ -23,7 +23,7 @@ using ddprun::test::ScriptedEtcd;
 
 namespace {
 
-/// What etcd answers to whoever has created the key of the run's coordinator.
+/// Response of etcd to the client that has created the key of the run's coordinator.
 std::string elected_with_lease(const std::string& lease) {
   const auto holder = holder_text("a", {"h", 1});
   return R"({"header": {"revision": "5"}, "succeeded": true, "responses": [{"response_range": )"
@@ -42,7 +42,7 @@ struct Outcome {
   std::string said;
 };
 
-/// Of a candidate with that --local_addr.
+/// A candidate with this --local_addr.
 Outcome succeed(const std::string& address, const security::Secret* secret) {
   boost::asio::io_context context;
   ScriptedEtcd etcd(context, {{"/v3/lease/grant", R"({"ID": "7", "TTL": "3"})"},
@@ -100,7 +100,7 @@ TEST_SUITE("successful etcd campaign") {
     for (const std::string address : {"192.0.2.1", "127.0.0.1"}) {
       CAPTURE(address);
       const auto outcome = succeed(address, nullptr);
-      // Of documentation's own addresses no machine has one.
+      // No machine has an address reserved for documentation.
       const bool is_warned =
           outcome.said.find("any machine that reaches one of its addresses") != std::string::npos;
       CHECK(is_warned == (address == "192.0.2.1"));

@@ -214,7 +214,7 @@ TEST_SUITE("etcd keys") {
       return text.replace(text.find(from), from.size(), to);
     };
     const auto text = record_text(record());
-    const std::string deep(1'000'000, '[');  // as far as an answer of etcd may go
+    const std::string deep(1'000'000, '[');  // limit of a response of etcd
     const std::string end(deep.size(), ']');
     const std::vector<std::pair<std::string, std::string>> bad = {
         {kKeys.coordinator(), ""},

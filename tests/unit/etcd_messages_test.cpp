@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// As etcd 3.4.23 gave it.
+/// Output of etcd 3.4.23.
 constexpr const char* kFound =
     R"({"header":{"cluster_id":"324952591200643719","revision":"7"},"responses":[)"
     R"({"response_range":{"header":{"revision":"7"},"kvs":[{"key":"cnVuL2M=",)"
@@ -155,7 +155,7 @@ TEST_SUITE("held lease") {
     CHECK_FALSE(lease.is_held(begin + 2500ms));
     lease.renew(begin + 1s, 3s);
     CHECK(lease.end() == begin + 3500ms);
-    lease.renew(begin + 500ms, 3s);  // answered late
+    lease.renew(begin + 500ms, 3s);  // late response
     CHECK(lease.end() == begin + 3500ms);
   }
 }

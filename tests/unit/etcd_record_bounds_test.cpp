@@ -1,4 +1,4 @@
-// What a run writes into etcd fits into a request, however many nodes there are.
+// Values that a run writes to etcd fit into a request for any number of nodes.
 #include "rendezvous/etcd/record_bounds.hpp"
 #include "rendezvous/etcd/run_keys.hpp"
 #include "rendezvous/membership/settings.hpp"
@@ -18,7 +18,7 @@ using membership::kNameBytesMax;
 
 namespace {
 
-/// The longest name of that character that a run of so many nodes lets in.
+/// The longest name of that character that a run of this number of nodes accepts.
 std::string longest_name(int nodes, char character) {
   const membership::Settings settings{.nodes_max = nodes,
                                       .recorded_name_bytes_max = name_bytes_max(nodes)};
@@ -27,7 +27,7 @@ std::string longest_name(int nodes, char character) {
   return name;
 }
 
-/// With the greatest values of everything.
+/// With the maximum of every value.
 membership::RunRecord record_of_nodes(std::size_t nodes, const std::string& name) {
   constexpr int kMany = membership::kRoundMax;
   constexpr std::uint64_t kInstance = std::numeric_limits<std::uint64_t>::max();

@@ -1,4 +1,4 @@
-// A term whose etcd renews leases and refuses all else.
+// A term with an etcd that renews leases and rejects all else.
 #include "rendezvous/etcd/term.hpp"
 #include "tests/support/scripted_etcd.hpp"
 
@@ -27,7 +27,7 @@ namespace {
 struct Begun {
   using Answers = std::map<std::string, std::string>;
 
-  /// A node that was granted its leases this long ago. etcd also answers as in `answers`.
+  /// A node that got its lease this long ago. etcd also responds as given by `answers`.
   explicit Begun(std::chrono::milliseconds since, Answers answers = {})
       : etcd(context, with_renewals(std::move(answers))) {
     const auto sent = Deadline::Clock::now() - since;
@@ -51,7 +51,7 @@ struct Begun {
     return answers;
   }
 
-  /// After begin(), before etcd has answered.
+  /// After begin(), before a response of etcd.
   void step_down() {
     boost::asio::co_spawn(context, Term::give_back(term, false), boost::asio::detached);
   }
@@ -64,7 +64,7 @@ struct Begun {
   }
 
   std::string said;
-  std::vector<HeldLease::Time> term_ends;  ///< as told
+  std::vector<HeldLease::Time> term_ends;  ///< as reported
   boost::asio::io_context context;
   test::ScriptedEtcd etcd;
   std::shared_ptr<Term> term;

@@ -1,4 +1,4 @@
-// Values in etcd that are sealed with the secret of a run, and which of them an agent accepts.
+// Values in etcd that are sealed with the secret of a run, and their acceptance by an agent.
 #include "rendezvous/etcd/record_bounds.hpp"
 #include "rendezvous/etcd/run_trust.hpp"
 #include "rendezvous/etcd/value_seal.hpp"
@@ -27,7 +27,7 @@ const RunKeys kKeys("/ddprun", "run");
 const RunNonce kOwn(kRunNonceDigits, '0');
 const RunNonce kOther(kRunNonceDigits, 'f');
 
-/// Of an operation on values, for texts that are compared with each other.
+/// The result of an operation on values as text, for comparisons.
 constexpr const char* kValue = R"({"a":1})";
 
 KeyValue at(const std::string& key, const std::string& value) {
@@ -42,7 +42,7 @@ std::string outcome_of(membership::RunResult result) {
   return outcome_text({.result = result, .rounds = 1, .reason = "why"});
 }
 
-/// What an agent with the secret 's' reads, and what it reports.
+/// Values read by an agent with the secret 's', and its reports.
 struct Agent {
   std::string reports;
   RunTrust trust{&secret(), kKeys,
@@ -53,7 +53,7 @@ struct Agent {
     return secret;
   }
 
-  /// Has joined a coordinator which has told this.
+  /// Has joined a coordinator that has sent this.
   void join(const RunNonce& nonce, int round = 0, int restarts = 0) {
     trust.observe(Welcome{.run_nonce = nonce});
     trust.observe(RoundFormed{.round = round, .restarts_used = restarts});
@@ -217,7 +217,7 @@ TEST_SUITE("trust in values from etcd") {
     CHECK(config_of(kKeys.config(), {kOther}).empty());
     CHECK(config_of(kKeys.record(), {kOwn}).empty());
     CHECK(config_of(kKeys.config(), {kOwn}) == "text");
-    // The coordinator itself has to prove that it is there.
+    // The coordinator itself must authenticate.
     CHECK(agent.sees({coordinator({kOther})}).holder);
   }
 
@@ -235,7 +235,7 @@ TEST_SUITE("trust in values from etcd") {
       CHECK(snapshot.record.has_value() == row.is_accepted);
       CHECK(snapshot.lineage.empty() != row.is_accepted);
       CHECK(agent.reports.empty() == row.is_accepted);
-      // Of another run nothing is known.
+      // The nonce of another run is unknown.
       agent.join(kOther);
       CHECK(agent.sees({record(0, 0, {kOther})}).record);
     }

@@ -138,7 +138,7 @@ TEST_SUITE("failover state") {
       int round;
       bool may_restart;
     };
-    // A restart 1 s before the writing, 5 s after the round was formed.
+    // A restart 1 s before the record was written, 5 s after the round was formed.
     auto record = left_by_a();
     record.since_round = 6s;
     record.restart_ages = {1s};

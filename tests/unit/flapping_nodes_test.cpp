@@ -1,4 +1,4 @@
-// Nodes that come and are lost again and again.
+// Nodes that repeatedly join and are lost.
 #include "rendezvous/membership/flapping_nodes.hpp"
 
 #include "tests/support/membership_talk.hpp"
@@ -22,7 +22,7 @@ Settings settings(int least, int most) {
   return result;
 }
 
-/// A run of a and b in which c comes and is lost, `stays` times, a second each.
+/// A run of a and b which c joins `stays` times, for a second each.
 class Visited {
  public:
   explicit Visited(int least, int stays) : talk(settings(least, 3)) {
@@ -40,7 +40,7 @@ class Visited {
 
   void come() { talk.join(++visitor, "c", now += 10); }
 
-  /// The workers of those that are asked to end do.
+  /// Ends the workers that are asked to stop.
   void end_round() {
     for (const NodeId node : {NodeId{1}, NodeId{2}, visitor}) {
       talk.send(node, WorkersEnded{.round = talk.coordination().round(), .were_asked = true}, now);
@@ -91,11 +91,11 @@ TEST_SUITE("flapping nodes") {
     int now = 0;
     for (int i = 0; i < 5; ++i, now += 100'000) {
       for (const char* name : {"a", "b", "c"}) talk.join(++id, name, now);
-      talk.gone(id, now + 90'000);  // nothing was heard for longer than a lease, of anybody
+      talk.gone(id, now + 90'000);  // no message of any node for longer than a lease
       CHECK_FALSE(talk.coordination().has_nodes());
     }
     for (const char* name : {"a", "b", "c"}) talk.join(++id, name, now);
-    // The third comes into the round of the first two.
+    // The third node joins the round of the first two.
     CHECK(talk.told<StopWorkers>(id - 2).size() == 1);
   }
 
@@ -116,7 +116,7 @@ TEST_SUITE("flapping nodes") {
           "time within 300 s; the other nodes continue without it for up to 10 s before it may "
           "disturb them again");
     CHECK(run.talk.coordination().next_wake() == Talk::at(run.now + 10'000));
-    // A round that begins meanwhile for another reason is not its either.
+    // Nor does it join a round that starts meanwhile for another reason.
     run.talk.send(2, Leave{"was asked to stop by SIGTERM"}, run.now);
     run.talk.send(1, WorkersEnded{.round = round, .were_asked = true}, run.now);
     run.talk.send(2, WorkersEnded{.round = round, .were_asked = true}, run.now);

@@ -15,7 +15,7 @@ namespace {
 
 const ddprun::security::Secret kSecret = secret_of('s');
 
-/// The problem that an agent finds in these bytes, which come one at a time.
+/// Returns the problem that an agent finds in these bytes, received one at a time.
 std::string problem_with(const ddprun::security::Secret* secret, std::string_view bytes) {
   AgentDialogue agent(secret, "run", std::string(ddprun::security::kDigestBytes, 'n'));
   for (const char byte : bytes) {
@@ -47,7 +47,7 @@ TEST_SUITE("foreign peer") {
       CHECK(describe_foreign(row.bytes) == row.problem);
     }
     CHECK(describe_foreign("SSH-2.0-OpenSSH_9.2\r\n", "etcd") == "is an ssh server, no etcd");
-    // Its first bytes could be the length of a message.
+    // Its first bytes are also a valid length of a message.
     CHECK(describe_foreign({"\x15\x03\x01\x00\x02\x02\x46", 7}) ==
           "expects TLS, which ddprun does not use here");
   }

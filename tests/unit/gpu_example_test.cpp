@@ -1,5 +1,5 @@
-// The example of docs/gpus.md, compiled and run on the fake's devices, and a check that it still is
-// the one there.
+// The example of docs/gpus.md, compiled and run on the fake devices; also checks that the document
+// shows it.
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/document.hpp"
 #include "tests/support/rank_threads.hpp"
@@ -22,7 +22,7 @@ using ddprun::ProcessGroup;
 
 namespace {
 
-/// The kernels of a model; each function launches them on the given stream.
+/// Kernels of a model; each function launches them on the given stream.
 struct Kernels {
   std::function<void(Buffer gradient, cudaStream_t)> backward;  ///< adds to the gradient
   std::function<void(Buffer weights, Buffer gradient, cudaStream_t)> update;

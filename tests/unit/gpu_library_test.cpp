@@ -1,4 +1,4 @@
-// Where a library of NVIDIA's is looked for, and what is told if none is good.
+// Candidates for a library of NVIDIA's, and errors if none can be used.
 #include "tests/support/library_files.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include <ddprun/gpu_library.hpp>
@@ -24,7 +24,7 @@ const GpuLibrary kLibrary{.title = "libother",
                           .package_folders = {"nvidia/all/lib", "nvidia/other/lib"},
                           .failure = Errc::nccl};
 
-/// As a library it is the C library.
+/// The C library in place of a library.
 const GpuLibrary kPresent{.title = "libc", .file = "libc.so.6", .variable = "OTHER_LIBRARY"};
 
 std::string failure_of(const GpuLibrary& library, const GpuLibraryPlaces& places,

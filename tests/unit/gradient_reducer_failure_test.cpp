@@ -225,7 +225,7 @@ TEST_SUITE("gradient reducer failure") {
         if (group.rank() == 0) {
           leave(*reducer);
           reducer.reset();
-          // The group lives on: it is not its end that the peer is told.
+          // The group is still usable: the peer's error is not its end.
           const auto failed = peer_failed.get_future().wait_for(10s);
           require(failed == std::future_status::ready, "the peer waits");
           return;

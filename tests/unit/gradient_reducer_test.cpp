@@ -108,7 +108,7 @@ TEST_SUITE("gradient reducer") {
         },
         recorder.options());
     CHECK(errors == Errors(2));
-    // Both ranks' records are interleaved, but they go through the same list side by side.
+    // The records of both ranks are interleaved, but have the same order.
     const std::vector<std::string> expected = {"all_gather 16", "broadcast 100", "all_reduce 20",
                                                "all_reduce 40", "all_reduce 40"};
     REQUIRE(recorder.records.size() == 2 * expected.size());
@@ -186,8 +186,8 @@ TEST_SUITE("gradient reducer") {
       options.find_unused_parameters = true;
       GradientReducer reducer(group, model.parameters, {}, options);
       for (int step = 0; step < 3; ++step) {
-        // Not zeroed: what the last step has left in an unused gradient must not be sent again.
-        // p0: rank 0 alone, p1: nobody, p2: rank 1 alone, p3 and p4: both.
+        // Not zeroed: the last step's value in an unused gradient must not be sent again. p0: only
+        // rank 0 uses it, p1: no rank, p2: only rank 1, p3 and p4: both.
         reducer.begin();
         for (std::size_t p = 5; p-- > 0;) {
           if (p == 1 || (p == 0 && group.rank() == 1) || (p == 2 && group.rank() == 0)) continue;

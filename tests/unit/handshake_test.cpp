@@ -1,4 +1,4 @@
-// The secret's arithmetic against published vectors, proofs that must not pass, and seals.
+// Cryptography of the secret with published vectors, invalid proofs, and seals.
 #include "rendezvous/security/handshake.hpp"
 
 #include "rendezvous/base/random_bytes.hpp"
@@ -24,7 +24,7 @@ std::string counted(int first, int last) {
   return bytes;
 }
 
-/// HMAC fills shorter keys up with zeros.
+/// HMAC pads shorter keys with zeros.
 Key key_of(const std::string& bytes) {
   std::array<char, kDigestBytes> all{};
   std::copy(bytes.begin(), bytes.end(), all.begin());
@@ -39,11 +39,11 @@ std::string nonce_of(char letter) {
   return std::string(kDigestBytes, letter);
 }
 
-/// What an agent and a coordinator think of each other.
+/// Results of the handshake at an agent and a coordinator.
 struct Meeting {
   char agent_secret = 's', coordinator_secret = 's';
   std::string agent_prologue = "v2", coordinator_prologue = "v2";
-  std::size_t changed_hello = std::string::npos;  ///< index of a byte that is changed on the way
+  std::size_t changed_hello = std::string::npos;  ///< index of a byte that is modified in transit
   std::size_t changed_challenge = std::string::npos;
 
   struct Opinions {
@@ -141,7 +141,7 @@ TEST_SUITE("handshake") {
     CHECK(Meeting{}.hold() == Meeting::Opinions{true, true});
     CHECK(Meeting{.agent_secret = 'x'}.hold() == Meeting::Opinions{false, false});
     CHECK(Meeting{.coordinator_secret = 'x'}.hold() == Meeting::Opinions{false, false});
-    // Neither side believes the other if they have heard different things.
+    // The handshake fails if the sides have received different bytes.
     CHECK(Meeting{.agent_prologue = "v1"}.hold() == Meeting::Opinions{false, false});
     for (std::size_t i = 0; i < kHelloBytes; ++i) {
       CHECK(Meeting{.changed_hello = i}.hold() == Meeting::Opinions{false, false});
@@ -159,17 +159,17 @@ TEST_SUITE("handshake") {
     REQUIRE(agent.is_proof(challenge));
     REQUIRE(coordinator.is_proof(agent.answer()));
 
-    // Reflected: who has only heard a proof gives it back.
+    // Reflection: a side without the secret returns a proof that it has received.
     CHECK_FALSE(coordinator.is_proof(challenge.substr(kDigestBytes)));
     AgentHandshake mirrored(secret, "v2", "run", nonce_of('a'));
     CHECK_FALSE(mirrored.is_proof(nonce_of('c') + agent.answer()));
-    // Replayed: an agent that was heard once, and a coordinator that was.
+    // Replay of recorded messages of an agent and of a coordinator.
     CoordinatorHandshake next(secret, "v2", nonce_of('d'));
     next.challenge(agent.hello());
     CHECK_FALSE(next.is_proof(agent.answer()));
     AgentHandshake other(secret, "v2", "run", nonce_of('b'));
     CHECK_FALSE(other.is_proof(challenge));
-    // Passed on into another run that has the same secret.
+    // Forwarded into another run with the same secret.
     AgentHandshake elsewhere(secret, "v2", "another run", nonce_of('a'));
     CHECK_FALSE(elsewhere.is_proof(challenge));
   }
@@ -230,7 +230,7 @@ TEST_SUITE("seals") {
       changed[i] = static_cast<char>(changed[i] ^ 1);
       const auto heard = unseal(changed, 7);
       CHECK(heard.messages.size() == (i < first.size() ? 0 : 1));
-      // A length that says more is waited for, and then the seal is wrong.
+      // With a larger length, the receiver waits for more bytes, and then the seal is invalid.
       CHECK(unseal(changed + std::string(kBytesMax, 'x'), 7).has_problem);
     }
   }

@@ -39,7 +39,7 @@ UniqueFd held(const fs::path& folder) {
   return UniqueFd(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
-/// A folder with a/b/file in it, and one beside it that must not be reached.
+/// A folder with the file a/b/file, and one beside it that must not be reached.
 struct Fixture {
   Fixture() {
     fs::create_directories(inside / "a/b");

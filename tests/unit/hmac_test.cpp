@@ -1,4 +1,4 @@
-// SHA-256 and HMAC: published vectors, and OpenSSL's results for each length around a block's.
+// SHA-256 and HMAC: published vectors, and OpenSSL's results for all lengths around a block.
 #include "rendezvous/base/hmac.hpp"
 
 #include "rendezvous/base/random_bytes.hpp"

@@ -1,5 +1,5 @@
-// Finding the PyTorch of an interpreter, in folders as Debian, virtual environments and pip make
-// them.
+// Finds the PyTorch of an interpreter, in folders like those of Debian, virtual environments and
+// pip.
 #include "launcher/plan/installed_pytorch.hpp"
 
 #include "tests/support/command_lines.hpp"
@@ -66,7 +66,7 @@ class System {
           "from typing import Optional\n\n__version__ = '" + version + "'\ndebug = False\n");
   }
 
-  /// As Debian does it: the library is among the system's.
+  /// Like Debian: the library is in the system's folder.
   void add_pytorch(const std::string& packages, const std::string& version,
                    const std::string& file = library("", kMissing)) const {
     write_version(packages, version);
@@ -76,7 +76,7 @@ class System {
     fs::create_symlink(in_system, root() / packages / "torch/lib/libtorch_cpu.so");
   }
 
-  /// As pip does it: the library is PyTorch's own.
+  /// Like pip: the library is in PyTorch's own folder.
   void add_bundle(const std::string& packages, const std::string& version) const {
     write_version(packages, version);
     write(root() / packages / "torch/lib/libtorch_cpu.so", library("", kMissing));

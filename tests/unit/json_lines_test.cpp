@@ -27,7 +27,7 @@ nlohmann::json parsed(const Event& event) {
   return nlohmann::json::parse(json_line(event, kNoon, 1));
 }
 
-/// A file of this name that is gone with the object.
+/// A file of this name, removed by the destructor.
 struct TemporaryFile {
   explicit TemporaryFile(const char* name) : path(fs::temp_directory_path() / name) {}
   ~TemporaryFile() { fs::remove(path); }

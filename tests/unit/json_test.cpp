@@ -15,7 +15,7 @@ using ddprun::test::contains;
 
 namespace {
 
-/// The one problem of a text, as "line:column path: message".
+/// Returns the only problem of a text, as "line:column path: message".
 std::string problem_in(const std::string& text) {
   const auto document = parse_json(text);
   if (document.problems.empty()) return "";

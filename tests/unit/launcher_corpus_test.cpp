@@ -1,4 +1,4 @@
-// The inputs of the fuzzers of what the launcher reads from files and from other machines.
+// Corpora of the fuzzers of the launcher: files, and input from other machines.
 #include "tests/fuzz/config_target.hpp"
 #include "tests/fuzz/failure_target.hpp"
 #include "tests/fuzz/flights_target.hpp"

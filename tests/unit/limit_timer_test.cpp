@@ -96,7 +96,7 @@ TEST_SUITE("limit timer") {
 
   TEST_CASE("limit timer: a timer destroyed after it became due does not expire") {
     boost::asio::io_context io;
-    // Both are due at once; the first to be called destroys the other, whose turn would be next.
+    // Both are due at once; the first handler destroys the other timer.
     std::optional<LimitTimer> timers[2];
     int expired = 0;
     for (int i = 0; i < 2; ++i) {

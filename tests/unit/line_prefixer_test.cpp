@@ -15,7 +15,7 @@ using ddprun::LinePrefixer;
 
 namespace {
 
-// The time matters to prefixes with a time stamp only.
+// The time is used only by prefixes with a time stamp.
 constexpr LinePrefixer::TimePoint kNow{};
 
 }  // namespace
@@ -255,7 +255,7 @@ TEST_SUITE("progress bars") {
 TEST_SUITE("time stamps") {
   using namespace std::chrono_literals;
 
-  /// A local time as the launcher's own lines have it.
+  /// A local time in the format of the launcher's own lines.
   LinePrefixer::TimePoint local_time(int hour, int minute, int second,
                                      std::chrono::milliseconds fraction) {
     std::tm parts{};

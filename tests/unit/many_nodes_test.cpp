@@ -1,4 +1,4 @@
-// What the options about nodes mean in a run of several, and what is refused.
+// Options about nodes in a run of several nodes, and rejected combinations.
 #include "launcher/plan/many_nodes.hpp"
 
 #include "launcher/plan/rdzv_conf.hpp"
@@ -241,7 +241,7 @@ TEST_SUITE("options about nodes") {
     CHECK(settings.restarts.max_restarts == 4);
     CHECK(settings.run_id == "none");
     CHECK(settings.config_hash == "h");
-    CHECK(settings.config_outline.empty());  // anybody may ask for it
+    CHECK(settings.config_outline.empty());  // any node may ask for it
     CHECK(has_many_nodes(options));
     CHECK_FALSE(has_many_nodes(options_of({"--no_python", "/bin/true"})));
     options.rdzv_id = "mine";

@@ -1,4 +1,4 @@
-// Whatever nodes say, what is told of it fits into a message.
+// Any data of nodes fits into a message after it is cut.
 #include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/codec.hpp"
 #include "rendezvous/membership/node_state_machine.hpp"
@@ -32,7 +32,7 @@ std::size_t bytes_of(const auto& message) {
   return bytes.size() - sizeof(std::uint32_t);
 }
 
-/// Of all that was told by the last event.
+/// Of all messages sent by the last event.
 template <typename... Messages>
 std::size_t longest_of(const Talk& talk, NodeId node) {
   std::size_t longest = 0;

@@ -245,7 +245,7 @@ TEST_SUITE("membership codec") {
                                             {.wanted_rank = 1, .name = "node30"},
                                             {.wanted_rank = 0, .name = "node40"}};
     CHECK(order_nodes(nodes, 6) == std::vector<std::size_t>{5, 4, 3, 2, 1, 0});
-    // With fewer places: those of the round before, then the earlier ones.
+    // With fewer ranks: nodes of the previous round come first, then by time of arrival.
     CHECK(order_nodes(nodes, 3) == std::vector<std::size_t>{3, 2, 0});
   }
 }

@@ -19,7 +19,7 @@ using ddprun::test::simulate_standing_cuts;
 
 namespace {
 
-// A few seconds, and some twenty under the slowest sanitiser.
+// A few seconds, and about twenty under the slowest sanitizer.
 constexpr std::uint64_t kHistories = 10'000;
 
 constexpr std::uint64_t kHarshHistories = 3000;
@@ -27,12 +27,12 @@ constexpr std::uint64_t kElections = 3000;
 constexpr std::uint64_t kCuts = 3000;
 constexpr std::uint64_t kLeftovers = 3000;
 
-/// Histories that once went wrong, for good.
+/// Histories that failed once.
 constexpr std::uint64_t kOldSeeds[] = {64, 206, 2799, 9005, 15'486, 60'157, 106'088, 196'820};
 constexpr std::uint64_t kOldSeedsWithSkewedClocks[] = {89'821, 196'569};
 
-/// 14'572: what an agent had said over an earlier connection was read after what it said later.
-/// The others: a host that was stopped while it lost its term had workers beside the next round.
+/// 14'572: a message of an older connection was read after a later message of the agent. The
+/// others: a host that was stopped while it lost its term had workers beside the next round.
 constexpr std::uint64_t kOldSeedsOfElections[] = {389, 633, 750, 1901, 14'572};
 
 std::string told(const std::vector<std::string>& history) {

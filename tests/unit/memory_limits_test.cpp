@@ -35,7 +35,7 @@ TEST_SUITE("memory limits") {
         {0, 1, {.machine = 24 * kGiB, .file = 4 * kGiB}, 4 * kGiB - 2 * kMiB},
         {0, 2, {.machine = 24 * kGiB, .file = 4 * kGiB}, 2 * kGiB - 2 * kMiB},
         {0, 4, {.machine = kGiB, .file = 4 * kGiB}, 128 * kMiB},
-        // Too little for arenas that are of use: require_room() refuses it.
+        // Too little for useful arenas: require_room() rejects it.
         {0, 2, {.machine = 24 * kGiB, .file = 20 * kMiB}, 16 * kMiB},
         {0, 2, {.machine = 24 * kGiB, .file = 0}, 16 * kMiB},
         {0, 2, {.machine = 24 * kGiB, .address_space = 0}, 16 * kMiB},

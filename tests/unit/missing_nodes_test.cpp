@@ -1,4 +1,4 @@
-// What operators are told of nodes that are waited for, and when.
+// Content and time of messages about missing nodes.
 #include "tests/support/membership_talk.hpp"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ const Row kRows[] = {
     {{"b"}, {}, {"a", "b", "c"}, "1 node of at least 3 is here (b); missing: a, c"},
     {{}, {}, {"a"}, "0 nodes of at least 3 are here; missing: a"},
     {{"b", "b"}, {}, {"b", "b", "b"}, "2 nodes of at least 3 are here (b, b); missing: b"},
-    // Somebody goes by another name, so a missing one may be here.
+    // A node has an unlisted name, so it may be one of those that seem to be missing.
     {{"x"}, {}, {"a", "b"}, "1 node of at least 3 is here (x)"},
     {{"a"},
      {"a", "b"},
@@ -48,7 +48,7 @@ Settings settings(int least, int most) {
   return result;
 }
 
-/// What the node was told by the last event, if that was one line.
+/// The only line that the last event sent to the node.
 std::string word(const Talk& talk, NodeId node) {
   const auto words = talk.told<Waiting>(node);
   return words.size() == 1 ? words[0].text : std::to_string(words.size()) + " words";

@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::string_view kBlockedHost = "blocked.invalid";
 
-/// A step that a thread waits for. Stays reached.
+/// An event that a thread waits for. Stays set.
 class Milestone {
  public:
   void reach() {
@@ -51,7 +51,7 @@ class Milestone {
   bool is_reached_ = false;
 };
 
-/// Beginning and end of the look-up of kBlockedHost.
+/// Beginning and end of the lookup of kBlockedHost.
 Milestone g_look_up_begun;
 Milestone g_look_up_released;
 
@@ -110,7 +110,7 @@ TEST_SUITE("MLflow sender") {
 
 }  // namespace mlflow_sender_test
 
-/// In place of the C library's, which it calls for all hosts but one.
+/// Replaces the C library's function, and calls it for all hosts but one.
 extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints,
                            addrinfo** found) {
   using namespace mlflow_sender_test;

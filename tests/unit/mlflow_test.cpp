@@ -57,7 +57,7 @@ trainer::RunDescription description() {
           .tags = {{"ddprun.attempt", "0"}}};
 }
 
-/// Passes the answers in. Returns the methods of the requests, one for each answer.
+/// Passes the responses in. Returns the methods of the requests, one for each response.
 std::vector<std::string> exchange(MlflowSetup& setup, const std::vector<HttpAnswer>& answers) {
   std::vector<std::string> methods;
   for (const HttpAnswer& one : answers) {

@@ -45,7 +45,7 @@ TEST_SUITE("name lookup") {
   }
 
   TEST_CASE("name lookup: a hung lookup is abandoned at the deadline and its late result dropped") {
-    // Destroyed when the abandoned look-up has ended.
+    // Destroyed when the abandoned lookup has ended.
     auto alive = std::make_shared<std::promise<void>>();
     const std::weak_ptr<std::promise<void>> watch = alive;
     std::promise<void> release;

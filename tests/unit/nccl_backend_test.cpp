@@ -1,4 +1,4 @@
-// Collectives of buffers on CUDA devices, with the fake's devices and NCCL.
+// Collectives of buffers on CUDA devices, with the fake devices and NCCL.
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_threads.hpp"
@@ -98,7 +98,7 @@ TEST_SUITE("nccl backend") {
       launch_on(stream.get(), [held] { held.wait(); });
       for (auto& one : values) {
         works.push_back(group.all_reduce(on_device(one)));
-        // Nothing of it has begun, and nobody waits for its end.
+        // It has not begun, and no thread waits for its end.
         works.back().hold(stream.get());
         CHECK_FALSE(works.back().is_done());
       }

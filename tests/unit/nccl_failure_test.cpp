@@ -1,4 +1,4 @@
-// What ranks with CUDA devices get when one of them, or NCCL, fails, with the fake's.
+// Errors of ranks with CUDA devices if one of them or NCCL fails, with the fake devices.
 #include "tests/support/cuda_emulation.hpp"
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/rank_errors.hpp"
@@ -70,11 +70,11 @@ std::ostream& operator<<(std::ostream& out, const ChildEnd& end) {
   return out << "exit code " << end.exit_code << ", said: " << end.said;
 }
 
-/// Of a process that has `fault` while it lets go of a communicator.
+/// Exit of a process with `fault` while it frees a communicator.
 ChildEnd end_of_child_that_aborts(void (*fault)(NcclFaults& faults)) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
-  free_fibers();  // of the suites before this one
+  free_fibers();  // of the preceding suites
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(ends[1], STDERR_FILENO);
@@ -141,7 +141,7 @@ TEST_SUITE("nccl failure") {
       failures[static_cast<std::size_t>(group.rank())] = failure_of_all_reduce(group);
       have_given_up.count_down();
     });
-    // One is first, and the other may be told by it.
+    // One rank fails first, and the error of the other may come from it.
     const bool is_first = begins_with(failures[0], "timeout: ");
     CHECK(begins_with(failures[is_first ? 0 : 1], "timeout: "));
     for (const auto& failure : failures)
@@ -183,7 +183,7 @@ TEST_SUITE("nccl failure") {
         const auto failure = failure_of_all_reduce(group);
         CHECK(begins_with(failure, group.rank() == 1 ? row.own : "PeerFailed(1): "));
         CHECK(contains(failure, "the fake was asked to"));
-        // And so does every later one.
+        // Every later call fails, too.
         CHECK(failure_of_all_reduce(group) == failure);
       });
       nccl_faults().take_back();
@@ -266,7 +266,7 @@ TEST_SUITE("nccl failure") {
       CHECK(contains(text, "ncclGetUniqueId: its driver has not answered after "));
     });
     nccl_faults().take_back();
-    // What hung has come back, and what it made is freed there.
+    // The hung call has returned, and its results are freed there.
     CHECK(are_devices_free());
     check_a_new_group(2);
   }
@@ -280,7 +280,7 @@ TEST_SUITE("nccl failure") {
       faults.hangs_in_abort = true;
     });
     CHECK(in_abort == ChildEnd{1, said});
-    // An abort would free what the call that has not come back still uses.
+    // An abort would free memory that the hung call still uses.
     const auto in_revoke =
         end_of_child_that_aborts([](NcclFaults& faults) { faults.hangs_in_revoke = true; });
     CHECK(in_revoke == ChildEnd{1, said});

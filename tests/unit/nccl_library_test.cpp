@@ -1,4 +1,4 @@
-// NCCL among the libraries that are looked for.
+// The search for NCCL.
 #include "worker_runtime/backends/nccl/nccl_library.hpp"
 
 #include "tests/support/library_files.hpp"

@@ -1,5 +1,4 @@
-// The memory of a reducer's buckets on devices: NCCL's and registered with it, or any, with the
-// fake's.
+// Memory of a reducer's buckets on the fake devices: allocated by NCCL and registered, or ordinary.
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/reducer_model.hpp"
@@ -33,7 +32,7 @@ struct DeviceModel : Model {
   }
 };
 
-/// One step, the gradients of which are as they should be.
+/// A step whose gradients are correct.
 void take_step(GradientReducer& reducer, ProcessGroup& group, int step) {
   reducer.zero_gradients();
   reducer.begin();
@@ -49,7 +48,7 @@ void train(ProcessGroup& group, const ReducerOptions& options = kSmallBuckets) {
   for (int step = 0; step < kSteps; ++step) take_step(reducer, group, step);
 }
 
-/// What has happened since this object was made.
+/// Changes of counters since the construction of this object.
 struct Counts {
   int registrations() const { return fake_registrations() - registrations_; }
   int all_reduces() const { return fake_all_reduces_without_copies() - all_reduces_; }
@@ -59,7 +58,7 @@ struct Counts {
   const int all_reduces_ = fake_all_reduces_without_copies();
 };
 
-/// Keeps what the ranks of a group say.
+/// Collects log messages of the ranks of a group.
 class Lines {
  public:
   Log log() {
@@ -85,7 +84,7 @@ std::string refusal(int rank, const std::string& reason) {
          " has no memory that NCCL reduces without copies: " + reason;
 }
 
-/// The fake's NCCL without one of its functions.
+/// The fake NCCL without one of its functions.
 template <auto kFunction>
 const nccl::DeviceTable& table_without() {
   static const nccl::NcclCalls calls = [] {
@@ -102,7 +101,7 @@ const nccl::DeviceTable& table_without() {
   return table;
 }
 
-/// So that there is what memory is registered with.
+/// Creates the communicator that memory is registered with.
 void meet(ProcessGroup& group) {
   std::vector<float> values(10, 1);
   group.all_reduce(on_device(values)).wait();
@@ -249,7 +248,7 @@ TEST_SUITE("nccl memory") {
       memory.reset();
       group.barrier().wait();
       CHECK(fake_registered() == 2);
-      // Each keeps its own until the other has looked.
+      // Each rank keeps its memory until the other has checked.
       group.barrier().wait();
     });
     CHECK(fake_registered() == 0);

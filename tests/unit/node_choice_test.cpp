@@ -73,7 +73,7 @@ Roster roster_of(const Row& row) {
   return roster;
 }
 
-/// As a probe of all nodes finds it.
+/// Like the result of a probe of all nodes.
 Reachability reach_of(const Row& row) {
   Reachability reach;
   std::vector<Reachability::Node> nodes;

@@ -1,4 +1,4 @@
-// A node that is asked which of its peers it can reach.
+// Requests to a node to probe its peers.
 #include "rendezvous/membership/node_state_machine.hpp"
 
 #include <doctest/doctest.h>

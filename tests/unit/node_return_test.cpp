@@ -1,4 +1,4 @@
-// What a coordinator makes of a node that is back before the end of its former connection is known.
+// Nodes that reconnect before the coordinator detects the end of their former connection.
 #include "rendezvous/membership/coordination.hpp"
 #include "tests/support/membership_talk.hpp"
 
@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A new agent of a node that wants rank 0.
+/// A new agent of a node that requests rank 0.
 Join ranked(const Talk& talk, const std::string& name) {
   auto join = talk.join_of(name);
   join.node_rank = 0;
@@ -80,7 +80,7 @@ TEST_SUITE("node return") {
       CAPTURE(is_silent);
       Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
       talk.send(1, ranked(talk, "a"), 0);
-      // The last words of the one before may be late.
+      // The last message of the former agent may be late.
       const auto join = ranked(talk, "a");
       talk.send(2, join, 1000);
       CHECK(talk.told<Waiting>(2).size() == 1);

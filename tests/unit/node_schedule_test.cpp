@@ -1,5 +1,5 @@
-// Who is where and who sends what to whom: that both sides of every transfer agree, and that all of
-// a message gets where it should, for every spread of up to six ranks over up to three nodes.
+// Positions and transfers of ranks: both sides of every transfer agree, and all parts of a message
+// reach their targets, for every distribution of up to six ranks over up to three nodes.
 #include "worker_runtime/collectives/node_schedule.hpp"
 
 #include "worker_runtime/collectives/node_layout.hpp"
@@ -40,7 +40,7 @@ std::vector<Transfers> step_of_all(const LanePlan& plan, const NodeLayout& layou
   return all;
 }
 
-/// Every send meets a receive of the same range, and nobody is sent to twice by one rank.
+/// Every send matches a receive of the same range, and each rank sends at most once to another one.
 void check_matches(const std::vector<Transfers>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::set<int> peers;
@@ -74,7 +74,7 @@ struct Copy {
   std::vector<bool> has;
 };
 
-/// Carries a step out: who has what afterwards. A rank must have what it sends.
+/// Simulates a step; returns the elements of each rank afterwards. A rank must have what it sends.
 void carry_out(const std::vector<Transfers>& all, std::vector<Copy>& copies) {
   const auto before = copies;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

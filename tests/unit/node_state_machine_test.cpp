@@ -133,7 +133,7 @@ TEST_SUITE("node state machine") {
     struct Row {
       RunOutcome outcome;
       int last_round;
-      const char* text;  ///< nothing: that is no news
+      const char* text;  ///< null: not news
     };
     for (const auto& row : {Row{failed, -1, "has ended already, without this node: nothing is run"},
                             Row{failed, 3, nullptr}, Row{refusal_of("no place"), -1, nullptr}}) {
@@ -210,7 +210,7 @@ TEST_SUITE("node state machine") {
   TEST_CASE("node: the guardian gets each end of the lease until the run has an outcome") {
     auto part = joined();
     auto actions = part.apply(MessageReceived{kRound}, at(20));
-    CHECK(of<GuardUntil>(actions).empty());  // it was told at the welcome
+    CHECK(of<GuardUntil>(actions).empty());  // it was notified at the welcome
     part.apply(NodeTimePassed{}, at(510));
     actions = part.apply(MessageReceived{HeartbeatAnswer{1}}, at(900));
     REQUIRE(of<GuardUntil>(actions).size() == 1);
@@ -290,7 +290,7 @@ TEST_SUITE("node state machine") {
       actions = part.apply(NodeTimePassed{}, now);
     }
     CHECK(now == at(30'100));
-    // The last wait was cut off before anybody could have answered.
+    // The last wait was cut off before a response was possible.
     CHECK(of<EndRun>(actions)[0].outcome.reason ==
           "the rendezvous was lost (its connection was closed) and could not be had again: the "
           "rendezvous at a:1 takes connections but has not answered for 9.6 s: it hangs, or is "

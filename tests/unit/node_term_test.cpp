@@ -1,5 +1,4 @@
-// A node whose own process holds the coordinator, by a term that ends, or whose agent was
-// stopped.
+// A node whose process hosts the coordinator with a term that ends, or whose agent was stopped.
 #include "rendezvous/membership/node_state_machine.hpp"
 
 #include <doctest/doctest.h>
@@ -19,7 +18,7 @@ Time at(int milliseconds) {
   return Time(std::chrono::hours(1)) + std::chrono::milliseconds(milliseconds);
 }
 
-/// The last end that the guardian was told of.
+/// The last end of the lease that the guardian received.
 std::optional<Time> guarded_until(const std::vector<NodeAction>& actions) {
   std::optional<Time> end;
   for (const auto& action : actions) {

@@ -1,5 +1,5 @@
-// The parts of a group over several nodes that decide or translate: wide types, what workers say of
-// themselves, the layout that follows, failures as text.
+// Parts of a group over several nodes that decide or encode: wide types, data of workers, the
+// layout that follows, failures as text.
 #include "tests/support/serial_collectives.hpp"
 #include "worker_runtime/backends/host/node_meeting.hpp"
 #include "worker_runtime/backends/host/tcp/first_failure.hpp"
@@ -104,7 +104,7 @@ TEST_SUITE("nodes group parts") {
     CHECK(layout.nodes() == 3);
     CHECK(layout.ranks_on(0) == 2);
     CHECK(layout.ranks_on(2) == 1);
-    // Ranks of two nodes in turns; and workers who were not told their node.
+    // Ranks of two nodes, alternating; and workers without a known node.
     CHECK(refusal({worker(0, 2), worker(1, 2), worker(0, 2), worker(1, 2)})
               .find("ranks 0 to 0 are on node 0, which has 2 workers") != std::string::npos);
     CHECK(refusal({worker(0, 1), worker(0, 1)})

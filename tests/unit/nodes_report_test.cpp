@@ -1,4 +1,4 @@
-// What a node of several says on the console, to people and to the ddprun that has started it.
+// Console output of one of several nodes, for users and for the ddprun that started it.
 #include "launcher/report/console_sink.hpp"
 
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@ using namespace ddprun;
 
 namespace {
 
-/// With the word TIME in place of each time.
+/// With TIME in place of each time.
 std::string shown(const ConsoleSettings& settings, const std::vector<Event>& events) {
   std::string text;
   ConsoleSink sink(settings, [&text](std::string_view lines) { text += lines; });

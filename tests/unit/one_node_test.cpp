@@ -1,4 +1,5 @@
-// A run of one node: both halves of the membership, joined by a queue as in the agent's process.
+// A run of one node: both state machines of the membership, connected by a queue as in the agent's
+// process.
 #include "rendezvous/membership/coordination.hpp"
 #include "rendezvous/membership/node_state_machine.hpp"
 
@@ -37,7 +38,7 @@ class OneNode {
     }
   }
 
-  /// Fails, after `ran`, the workers of the round.
+  /// The workers of the round fail after `ran`.
   void fail(std::chrono::duration<double> ran = 60s, std::optional<std::string> left = {}) {
     const Failure failure{.ran_seconds = ran.count(), .description = "rank 0 failed"};
     apply(OwnWorkersFailing{"rank 0 failed"});
@@ -62,7 +63,7 @@ class OneNode {
 
   std::vector<int> rounds;  ///< started
   std::vector<NextRound> announced;
-  bool is_guarded = false;  ///< the guardian was given the end of a lease
+  bool is_guarded = false;  ///< the guardian got the end of a lease
   std::optional<RunOutcome> outcome;
 
  private:

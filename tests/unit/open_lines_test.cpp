@@ -16,7 +16,7 @@ namespace {
 using Rows = std::vector<std::string>;
 
 constexpr TerminalSize kSize{.columns = 20, .rows = 10};
-// Owners are told apart by their addresses alone.
+// Owners are identified by their addresses only.
 constexpr int kOwners[8] = {};
 
 }  // namespace

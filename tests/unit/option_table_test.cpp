@@ -196,7 +196,7 @@ TEST_SUITE("command line robustness") {
         }
       }
     }
-    // Else the arguments are too wild to test what comes after parsing.
+    // Otherwise the arguments are too random to test the steps after parsing.
     CHECK(plans > 200);
   }
 }

@@ -1,4 +1,4 @@
-// Rounds that end although nothing is amiss.
+// Rounds that end without a failure.
 #include "rendezvous/membership/coordination.hpp"
 #include "tests/support/membership_talk.hpp"
 
@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Three nodes with workers in round 0, and a fourth that comes then.
+/// Three nodes with workers in round 0, and a fourth one that joins then.
 Talk newcomer_at(int now) {
   Settings settings{.run_id = "run", .nodes_min = 1, .nodes_max = 4};
   settings.restarts.max_restarts = 1;

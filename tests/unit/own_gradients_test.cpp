@@ -15,7 +15,7 @@ namespace {
 
 using Errors = std::vector<std::string>;
 
-/// The model with gradients of its own, all elements of which are `fill` at first.
+/// The model with its own gradients, whose elements are initially `fill`.
 struct OwnModel : Model {
   std::vector<std::vector<float>> gradients;
 
@@ -59,7 +59,7 @@ TEST_SUITE("gradients in the caller's memory") {
       const auto errors = errors_of_ranks(ranks, [ranks](ProcessGroup& group) {
         OwnModel model(9);
         auto options = summing();
-        options.rebuild_buckets = true;  // changes nothing for gradients that lie elsewhere
+        options.rebuild_buckets = true;  // no effect on gradients outside the buckets
         GradientReducer reducer(group, model.parameters, {}, options);
         for (int step = 0; step < 3; ++step) {
           reducer.zero_gradients();
@@ -187,7 +187,7 @@ TEST_SUITE("gradients in the caller's memory") {
       std::vector<float> value(1);
       GradientReducer reducer(group, {{"w", as_buffer(value.data(), 1)}}, {}, {.pre_divide = true});
       reducer.begin();
-      ddprun::test::gradient(reducer, 0)[0] = 3e38F;  // whose sum is beyond float32
+      ddprun::test::gradient(reducer, 0)[0] = 3e38F;  // their sum exceeds float32
       reducer.ready(0);
       reducer.finish();
       const float third = 3e38F / 3;

@@ -22,7 +22,7 @@ const std::string kMark =
 
 const OwnWords kLine = {.kind = Kind::line, .text = "12:00 node a: ready", .key = "ready"};
 
-/// All that comes out if the bytes come in pieces of this size; pieces of others are joined.
+/// Returns the result for bytes in pieces of this size; pieces of others are joined.
 std::vector<Piece> read(const std::string& bytes, std::size_t size) {
   OwnWordsReader reader(kMark);
   std::vector<Piece> all;

@@ -43,7 +43,7 @@ class Trio {
     keep_probe(id);
   }
 
-  /// Each node's unreachable peers; all nodes answer.
+  /// The unreachable peers of each node; all nodes respond.
   void answer(const std::vector<Indices>& unreachable) {
     const auto number = probe;
     for (std::size_t i = 0; i < unreachable.size(); ++i) {
@@ -65,7 +65,7 @@ class Trio {
     keep_probe(1);
   }
 
-  /// Lets time pass until nodes are probed again; returns the milliseconds.
+  /// Advances the time until nodes are probed again; returns the milliseconds.
   int pass_to_probe() {
     const auto latest = probe;
     const int begin = now;
@@ -165,7 +165,7 @@ TEST_SUITE("cuts") {
 
   TEST_CASE("cuts: cut nodes are named and left out in order of their names") {
     Trio trio(settings(2, 3), {"n1", "n3", "n2"});
-    trio.answer({{}, {1}, {2}});  // probes name nodes in the order of their names, too
+    trio.answer({{}, {1}, {2}});  // probes also list nodes in the order of their names
     CHECK(trio.formed(2).empty());
     REQUIRE(trio.formed(3).size() == 1);
     CHECK(

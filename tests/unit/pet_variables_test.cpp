@@ -1,4 +1,4 @@
-// Each PET_ variable against the argument that it stands for.
+// Compares each PET_ variable with its argument.
 #include "launcher/cli/option_table.hpp"
 #include "rendezvous/base/text.hpp"
 #include "tests/support/command_lines.hpp"

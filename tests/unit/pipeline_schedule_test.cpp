@@ -30,9 +30,8 @@ std::string text_of(const std::vector<PipelinePass>& passes) {
   return text;
 }
 
-/// Stages that take a unit of time for a forward pass and two for a backward pass, and wait for
-/// what they need; and for room, if as many messages to one neighbour as `room` says have not been
-/// taken.
+/// Simulates stages that take a unit of time for a forward pass and two for a backward pass, wait
+/// for their input, and block while `room` messages to a neighbour are pending.
 class Play {
  public:
   Play(PipelineSchedule schedule, int stages, int micro_batches, int room)
@@ -41,7 +40,7 @@ class Play {
       all_.push_back({.passes = pipeline_passes(schedule, stage, stages, micro_batches)});
   }
 
-  /// When the last stage is done, or -1 if they wait for one another.
+  /// Time at which the last stage completes, or -1 for a deadlock.
   int run() {
     for (bool has_moved = true; has_moved;) {
       has_moved = false;
@@ -60,7 +59,7 @@ class Play {
     std::vector<PipelinePass> passes;
     std::size_t next = 0;
     int time = 0;
-    /// When each micro-batch was through, in this order.
+    /// Times at which each micro-batch completes, in this order.
     std::vector<int> forward = {};
     std::vector<int> backward = {};
   };
@@ -157,7 +156,8 @@ TEST_SUITE("pipeline schedule") {
       for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
         CAPTURE(stages);
         CAPTURE(micro_batches);
-        // All work of one stage, and the way of the first micro-batch there and of the last back.
+        // All work of one stage, and the path of the first micro-batch to it and of the last one
+        // back.
         const int expected = 3 * micro_batches + 3 * (stages - 1);
         for (const auto schedule : kSchedules)
           CHECK(Play(schedule, stages, micro_batches, micro_batches).run() == expected);

@@ -1,4 +1,4 @@
-// What nodes tell each other of their workers, and what they make of it.
+// Data about workers that nodes exchange, and its use.
 #include "launcher/agent/placement.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// What a plan puts into the environment of workers, and which tools it finds.
+// Environment of workers in a plan, and tools that it finds.
 #include "tests/support/plans.hpp"
 
 #include <doctest/doctest.h>

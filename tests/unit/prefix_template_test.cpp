@@ -21,7 +21,7 @@ constexpr PrefixValues kValues{.role_name = "trainer",
                                .attempt = 3,
                                .stream = "stderr"};
 
-/// What the template becomes; the time a line begins is shown as "@". Or what is wrong with it.
+/// The expanded template, with "@" for the time of a line, or its problem.
 std::string filled_in(const std::string& text) {
   const auto parsed = parse_prefix_template(text);
   if (const auto* problem = std::get_if<ValueProblem>(&parsed)) return "problem: " + problem->text;

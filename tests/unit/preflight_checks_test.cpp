@@ -1,5 +1,4 @@
-// What a preflight looks at and what it concludes, but for devices: on the processor, and with
-// ranks that are threads.
+// Checks and results of a preflight without devices: on the CPU, and with ranks that are threads.
 #include "tests/support/rank_threads.hpp"
 #include "worker_runtime/cuda/exact_product.hpp"
 #include "worker_runtime/preflight/cpu_exam.hpp"
@@ -47,7 +46,7 @@ std::vector<float> product_of(const cuda::Factors& factors) {
   return product;
 }
 
-/// What each of `examines` leads to, one rank for each.
+/// Results of each of `examines`, one rank for each.
 std::vector<PreflightReport> reports_of(const std::vector<Examine>& examines) {
   std::vector<PreflightReport> reports(examines.size());
   run_ranks(static_cast<int>(examines.size()), [&](ProcessGroup& group) {

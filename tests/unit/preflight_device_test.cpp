@@ -1,5 +1,5 @@
-// The look at a device, with the fake's devices and emulated kernels: what is wrong with one is
-// found, told and pinned on it.
+// The check of a device, with the fake devices and emulated kernels: faults are found and
+// attributed to it.
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "worker_runtime/cuda/device_exam.hpp"
@@ -24,7 +24,7 @@ using namespace ddprun::test;
 namespace {
 
 constexpr std::size_t kBytes = 64 << 10;
-constexpr unsigned kSize = 40;  // no multiple of a kernel's tile
+constexpr unsigned kSize = 40;  // not a multiple of a kernel's tile
 
 CudaDevice device_at(int index, const nccl::DeviceTable& table = fake_device_table()) {
   return {.table = &table, .device = {.kind = Device::Kind::cuda, .index = index}};
@@ -48,7 +48,7 @@ std::string problem_of(const CudaDevice& found) {
   }
 }
 
-/// The emulated product with its last element one too large.
+/// The emulated product with its last element too large by one.
 cudaError_t multiply_wrongly(const float* left, const float* right, float* product, unsigned n,
                              cudaStream_t stream) {
   emulated_exam().multiply(left, right, product, n, stream);
@@ -62,7 +62,7 @@ Exam look_at_own(int rank, Progress& progress) {
   return look_at(device_at(rank), progress);
 }
 
-/// As two workers report of the fake's two devices.
+/// Like the reports of two workers about the two fake devices.
 std::vector<PreflightReport> reports_of_both(
     const LookOf& look = look_at_own, std::chrono::seconds limit = std::chrono::seconds(60)) {
   std::vector<PreflightReport> reports(2);
@@ -92,7 +92,7 @@ TEST_SUITE("preflight of a device") {
     CHECK(exam.name ==
           "CUDA device 1 (Fake, 0000:01:00.0, GPU-a1a1a1a1-a1a1-a1a1-a1a1-a1a1a1a1a1a1)");
     CHECK(exam.device == Device{Device::Kind::cuda, 1});
-    // The fake needs a second for each kernel, and one for the end of them to be seen.
+    // The fake needs a second for each kernel, and one to detect their end.
     CHECK(exam.memory_bytes_per_second == 2.0 * kBytes / 3);
     CHECK(exam.product_flops == 2.0 * kSize * kSize * kSize / 2);
     CHECK(progress.doing() == ": multiplying matrices");
@@ -141,7 +141,7 @@ TEST_SUITE("preflight of a device") {
   TEST_CASE("device preflight: only the unresponsive device is named") {
     const CleanDevices clean;
     cuda_faults().silent = 1;
-    // The other one is as good as looked at.
+    // The check of the other one is nearly complete.
     const LookOf look = [](int rank, Progress& now) {
       return rank == 1 ? look_at_own(rank, now) : Exam{.device = kDevice};
     };

@@ -1,5 +1,5 @@
-// The process group itself: order, bounds, misuse and failure. What the collectives compute is in
-// collectives_test.cpp.
+// The process group itself: order, bounds, misuse and failure. collectives_test.cpp checks the
+// results of collectives.
 #include "tests/support/failure_text.hpp"
 #include "tests/support/limited_address_space.hpp"
 #include "tests/support/rank_threads.hpp"
@@ -196,7 +196,7 @@ TEST_SUITE("process group") {
   TEST_CASE("process group: a caller is blocked for at most the collective timeout") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(500ms));
     for (std::size_t i = 0; i < kQueuedWorksMax; ++i) (void)groups[0].barrier();
-    // Whichever gives up first: the caller, or the collective that waits for rank 1.
+    // The timeout of the caller, or of the collective that waits for rank 1.
     CHECK(describe_failure([&] { groups[0].barrier().wait(); }).find("timeout: ") == 0);
   }
 
@@ -242,7 +242,7 @@ TEST_SUITE("process group") {
     for (int i = 0; i < 3; ++i) groups[1].barrier().wait();
     waiter.join();
     groups.clear();
-    CHECK(runners.count(id) <= 1);  // the first, which began when there was time
+    CHECK(runners.count(id) <= 1);  // the first one, which began with enough time
   }
 
   TEST_CASE("process group: a work without a wait is performed") {
@@ -250,7 +250,7 @@ TEST_SUITE("process group") {
     float values[] = {1, 2};
     (void)groups[0].all_reduce(as_buffer(&values[0], 1));
     groups[1].all_reduce(as_buffer(&values[1], 1)).wait();
-    groups.clear();  // waits for what has been started
+    groups.clear();  // waits for works that have begun
     CHECK(values[0] == 3);
     CHECK(values[1] == 3);
   }
@@ -271,7 +271,7 @@ TEST_SUITE("process group") {
   }
 
   TEST_CASE("process group: other ranks do not touch memory of a failed call") {
-    // Rank 0 gives up at any moment of a reduction; from then on its buffer is its own again.
+    // Rank 0 aborts at a random moment of a reduction; from then on its buffer is its own again.
     constexpr std::size_t kElements = 1 << 20;
     for (int attempt = 0; attempt < 40; ++attempt) {
       auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
@@ -347,7 +347,7 @@ TEST_SUITE("process group") {
     do {
       said = describe_failure([&] {
         const Work work = groups[0].barrier();
-        if (work.is_done()) work.wait();  // the other thread was refused first
+        if (work.is_done()) work.wait();  // the other thread failed first
       });
       std::this_thread::yield();
     } while (said == "no failure");
@@ -355,7 +355,7 @@ TEST_SUITE("process group") {
     CHECK_MESSAGE(said.find("usage: process group \"default\": barrier()" + expected) == 0, said);
     CHECK_MESSAGE(said_by_other.find("usage: process group \"default\": barrier()" + expected) == 0,
                   said_by_other);
-    // The others may have met the threads in another order.
+    // The other ranks may have seen the calls in another order.
     const auto said_by_rank_1 = describe_failure([&] {
       while (true) groups[1].barrier().wait();
     });
@@ -365,7 +365,7 @@ TEST_SUITE("process group") {
   TEST_CASE("process group: simultaneous calls of two threads end the group") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     for (std::size_t i = 0; i < kQueuedWorksMax; ++i) (void)groups[0].barrier();
-    // Whichever comes first is held up within its call.
+    // Whichever is first blocks within its call.
     const auto call = [&] { return describe_failure([&] { groups[0].barrier().wait(); }); };
     auto other = std::async(std::launch::async, call);
     for (const auto& said : {call(), other.get()})

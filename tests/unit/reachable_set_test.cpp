@@ -63,7 +63,7 @@ bool is_without_cuts(const std::vector<CutPair>& cuts, const Nodes& nodes) {
   return true;
 }
 
-/// Looks at every set.
+/// Exhaustive search.
 Nodes by_brute_force(std::size_t count, const std::vector<CutPair>& cuts,
                      std::optional<std::size_t> required) {
   Nodes best;

@@ -68,7 +68,7 @@ TEST_SUITE("reduce kernels") {
         continue;
       }
       CHECK(TestHalf::to_float16(value) == half);
-      // Exactly between this one and the next: the even one.
+      // A midpoint: rounds to the even neighbour.
       if ((half & 0x7fffU) >= 0x7bffU) continue;
       const float next = TestHalf::from_float16(static_cast<std::uint16_t>(half + 1));
       const float middle = (value + next) / 2;

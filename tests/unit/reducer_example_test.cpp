@@ -1,4 +1,4 @@
-// The example of docs/reducer.md, compiled and run, and a check that it still is the one there.
+// The example of docs/reducer.md, compiled and run; also checks that the document shows it.
 #include "tests/support/document.hpp"
 #include "tests/support/rank_errors.hpp"
 #include <ddprun/gradient_reducer.hpp>

@@ -16,7 +16,7 @@ namespace {
 using Errors = std::vector<std::string>;
 using Indices = std::vector<std::size_t>;
 
-/// One step in which the gradients become ready in this order.
+/// A step in which the gradients become ready in this order.
 void step_in_order(GradientReducer& reducer, int rank, int step, const Indices& order) {
   reducer.zero_gradients();
   reducer.begin_forward();

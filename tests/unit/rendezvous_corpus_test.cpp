@@ -1,4 +1,4 @@
-// The inputs of the fuzzers of what strangers say to the rendezvous.
+// Corpora of the fuzzers of the rendezvous: input from unauthenticated peers.
 #include "tests/fuzz/dialogue_target.hpp"
 #include "tests/fuzz/etcd_target.hpp"
 #include "tests/fuzz/membership_target.hpp"

@@ -66,7 +66,7 @@ Stopped by ddprun after the failure: ranks 1, 3-5
 ============================================================
 )";
 
-// Its first line is empty: only so the second keeps to the width of this file.
+// The first line is empty only to keep the second one within the width of this file.
 const char* kReportAt100 = R"(
 ====================================================================================================
 train.py FAILED after 2 attempts

@@ -1,4 +1,4 @@
-// The small parts of what is told of a run: ranks, signals, exit codes, wrapped text.
+// Parts of reports: ranks, signals, exit codes, wrapped text.
 #include "launcher/report/console_sink.hpp"
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
@@ -40,7 +40,7 @@ TEST_SUITE("event text") {
     CHECK(line.level == LogLevel::error);
     CHECK(line.message == "rank 3 (pid 7) is still running " + *exited.still_running);
     CHECK(end_of(exited) == "still running " + *exited.still_running);
-    // Neither the code nor the description decides that.
+    // Independent of code and description.
     exited.exit_code = 0;
     exited.still_running = "";
     CHECK(exited.failed());
@@ -112,7 +112,7 @@ TEST_SUITE("text") {
         {"\x80\x9b"
          "2J",
          "\\x80\\x9b2J"},
-        // Cut off, too long for ESC and for U+009B, surrogates, beyond U+10FFFF.
+        // Truncated, overlong for ESC and for U+009B, surrogates, beyond U+10FFFF.
         {"\xc3|\xe2\x96|\xf0\x9f\x9a", "\\xc3|\\xe2\\x96|\\xf0\\x9f\\x9a"},
         {"\xc0\x9b\xe0\x80\x9b\xf0\x80\x82\x9b", "\\xc0\\x9b\\xe0\\x80\\x9b\\xf0\\x80\\x82\\x9b"},
         {"\xed\xa0\x80\xf4\x90\x80\x80\xff", "\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80\\xff"},

@@ -1,4 +1,4 @@
-// What a configuration file means on one node: which node that is, and which values count there.
+// A configuration file on one node: identification of the node, and its effective values.
 #include "launcher/config/identity.hpp"
 #include "tests/support/config_texts.hpp"
 
@@ -33,7 +33,7 @@ NodeClues host(const std::string& name, const std::vector<std::string>& addresse
   return {.host_names = {name}, .addresses = addresses};
 }
 
-/// What a command line with --config means, with `text` as the file and node 1 as this one.
+/// The result of a command line with --config, with `text` as the file and node 1 as this one.
 CommandLine with_config(const Words& arguments, const Variables& variables,
                         const std::string& text) {
   Words words = {"--config=c.json"};
@@ -109,10 +109,10 @@ TEST_SUITE("configuration of a node") {
       auto values = resolved(text, index, {}, read_arguments(arguments).given);
       return std::get<ConfigValues>(std::move(values));
     };
-    // One node alone needs none of what several need.
+    // A single node needs no settings for several nodes.
     CHECK(value_in(with("c10d", {"--nnodes=1"}, 7), "rdzv_endpoint") == "(none)");
     CHECK(value_in(with("c10d", {"--nnodes=1"}, 7), "node_rank") == "(none)");
-    // Any two of ten: their ranks are agreed upon, or have to be given.
+    // Any two of ten nodes: their ranks are agreed on, or must be given.
     CHECK(value_in(with("c10d", {"--nnodes=2"}, 7), "node_rank") == "(none)");
     CHECK(value_in(with("c10d", {"--nnodes=2"}, 7), "rdzv_endpoint") == "n0");
     CHECK(value_in(with("static", {"--nnodes=2"}, 7), "node_rank") == "7");
@@ -196,7 +196,7 @@ TEST_SUITE("finding the own node") {
     CHECK(
         found_in(kTwoNodes, host("pod-7"), {{"SLURM_NODEID", ""}, {"JOB_COMPLETION_INDEX", "0"}}) ==
         "gpu1: JOB_COMPLETION_INDEX=0 says so");
-    // Not an index among the nodes but one within a node.
+    // An index within a node, not among nodes.
     CHECK(contains(found_in(kTwoNodes, host("x"), {{"OMPI_COMM_WORLD_NODE_RANK", "0"}}),
                    "none of its nodes"));
   }

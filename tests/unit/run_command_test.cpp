@@ -1,4 +1,4 @@
-// What nodes are told that differ from others of their run.
+// Messages to nodes that differ from the others of their run.
 #include "rendezvous/membership/command.hpp"
 #include "tests/support/membership_talk.hpp"
 
@@ -11,7 +11,7 @@ using ddprun::test::Talk;
 
 namespace {
 
-/// What the coordinator tells a node that comes with this command.
+/// Message of the coordinator to a node that joins with this command.
 std::string told(Talk& talk, NodeId id, const std::string& name, const std::string& command) {
   Join join = talk.join_of(name);
   join.command = command;
@@ -34,7 +34,7 @@ TEST_SUITE("addresses of nodes") {
         {"10.0.0.1", "10.0.0.2", "10.0.0.1", "10.0.0.1", true},
         {"10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", false},
         {"10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1", false},  // two agents on one machine
-        {"10.0.0.9", "10.0.0.1", "10.0.0.9", "10.0.0.2", false},  // behind a proxy, or both wrong
+        {"10.0.0.9", "10.0.0.1", "10.0.0.9", "10.0.0.2", false},  // behind a proxy, or both invalid
         {"10.0.0.1", "10.0.0.1", "10.0.0.1", "", false},          // from the loopback address
         {"10.0.0.1", "10.0.0.1", "10.0.0.1", "fd00::1", false},   // which may be its other address
         {"localhost", "10.0.0.1", "localhost", "10.0.0.2", false},

@@ -1,5 +1,4 @@
-// What Slurm's and Kubernetes' variables mean for a run: tables of environments as the real ones
-// make them.
+// Effects of Slurm's and Kubernetes' variables on a run: tables of environments like the real ones.
 #include "launcher/config/scheduler.hpp"
 
 #include "rendezvous/base/text.hpp"
@@ -15,7 +14,7 @@ using namespace ddprun::test;
 
 namespace {
 
-/// As in a task of `srun --ntasks-per-node=1` on two nodes (Slurm 22.05), and what is different.
+/// Like a task of `srun --ntasks-per-node=1` on two nodes (Slurm 22.05), with changes.
 Variables slurm(const Variables& changes = {}) {
   Variables variables = {{"SLURM_JOB_ID", "1234"},
                          {"SLURM_JOB_NODELIST", "gpu[001-002]"},
@@ -43,7 +42,7 @@ Variables batch_script() {
                 {"SLURM_NODEID", "0"}});
 }
 
-/// What salloc starts where it was typed.
+/// A command started by salloc on the machine where it was typed.
 Variables behind_salloc(const Variables& changes = {}) {
   auto variables = batch_script();
   variables.erase("SLURM_NODEID");

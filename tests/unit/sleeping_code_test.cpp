@@ -1,4 +1,4 @@
-// The library whose code a process sleeps in, from its stack and from outside.
+// The library in whose code a process sleeps, from its stack and from outside.
 #include "launcher/process/sleeping_code.hpp"
 
 #include "launcher/plan/cgroup_folder.hpp"
@@ -37,7 +37,7 @@ std::string innermost(const std::vector<std::uint64_t>& stack) {
   return innermost_code(stack, kCode);
 }
 
-/// A copy of this process that does one thing until it is killed.
+/// A forked process that repeats one action until it is killed.
 class Child {
  public:
   explicit Child(void (*act)()) : pid_(::fork()) {
@@ -70,7 +70,7 @@ void wait_for_signal() {
   ::pause();
 }
 
-/// False if the process does not get there within 20 s.
+/// Returns false if the process does not reach that state within 20 s.
 bool reaches(const Child& child, long system_call) {
   const auto file = "/proc/" + std::to_string(child.pid()) + "/syscall";
   const auto deadline = Deadline::after(20s);

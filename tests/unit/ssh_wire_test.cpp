@@ -28,7 +28,7 @@ NodeTask task() {
 
 using Parts = GreetingReader::Parts;
 
-/// What comes out if the bytes come in pieces of this size.
+/// Returns the result for bytes in pieces of this size.
 Parts read(const std::string& bytes, std::size_t size) {
   GreetingReader reader;
   Parts all;

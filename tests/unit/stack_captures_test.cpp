@@ -1,4 +1,4 @@
-// Which captures of stacks follow which, with captures that last until the test says so.
+// Order of stack captures, with captures that last until the test ends them.
 #include "launcher/process/stack_captures.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -22,7 +22,7 @@ using Names = std::vector<std::string>;
 
 constexpr auto kLimit = std::chrono::seconds(5);
 
-/// Captures write down when they begin, how they are followed, and that all is over.
+/// Captures record their begin, their successors, and the end of all.
 struct Bench {
   StackCapture named(const std::string& name) {
     return {.moment = {.reason = name},

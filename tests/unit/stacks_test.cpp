@@ -1,4 +1,4 @@
-// Which means are chosen, and what is made of what they say.
+// The choice of a capture method, and the parsing of its output.
 #include "launcher/stacks/gdb_arguments.hpp"
 #include "launcher/stacks/native_stack.hpp"
 #include "launcher/stacks/readable_names.hpp"
@@ -24,7 +24,7 @@ namespace {
 using enum StackMeans;
 using Means = std::vector<StackMeans>;
 
-/// A function of this program that the linker knows by name and whose first byte is known here.
+/// A function of this program with an exported name and a known first byte.
 __attribute__((noinline)) int named_function(int number) {
   return number * 3 + 1;
 }
@@ -191,7 +191,7 @@ TEST_SUITE("stacks") {
   TEST_CASE("stacks: a function of this program has its name") {
     control::ThreadStack stack{.thread_id = 5, .frames = 2};
     stack.addresses[0] = address_of_named_function();
-    stack.addresses[1] = 16;  // nothing is mapped there
+    stack.addresses[1] = 16;  // not a mapped address
     const auto text = describe_named_stacks({stack}, {{5, "main"}}, own_mappings());
     INFO(text);
     CHECK(text.starts_with("Thread 5 (main):\n  #0  "));
@@ -289,7 +289,7 @@ TEST_SUITE("stacks") {
     CHECK(places[0].function == "name");
     CHECK(places[0].distance == 8);
     CHECK(places[1].function.empty());
-    // And no more is kept of a name than a bound.
+    // A name is cut at a limit.
     file += std::string(kSymbolBytesMax, 'x');
     places = {{.file_offset = 0x18}};
     name_functions(reader_of(file), places);
@@ -326,7 +326,7 @@ TEST_SUITE("stacks") {
     std::memcpy(head.data(), &header, sizeof header);
     std::memcpy(head.data() + header.e_phoff, &segment, sizeof segment);
     std::memcpy(head.data() + header.e_shoff, sections, sizeof sections);
-    // Each symbol covers all places but the last one, if that is asked for.
+    // Each symbol covers all addresses, optionally without the last one.
     const Elf64_Sym symbol{.st_name = 1,
                            .st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC),
                            .st_other = 0,

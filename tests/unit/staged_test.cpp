@@ -1,4 +1,4 @@
-// What is longer than a rank's pipe in shared memory goes around it several times.
+// Messages longer than a rank's pipe in shared memory use it several times.
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/serial_collectives.hpp"
 #include "worker_runtime/backends/host/in_process/in_process_backend.hpp"
@@ -23,7 +23,7 @@ using shared_memory::kPieces;
 
 namespace {
 
-/// Two and a half times around, and an odd rest.
+/// Two and a half times its size, and an odd rest.
 constexpr std::size_t kElements = kPieces * kPieceBytes / 4 * 5 / 2 + 3;
 
 Buffer buffer_of(Bytes& bytes) {

@@ -1,4 +1,4 @@
-// What is said of the ranks of a group when a run has failed or hangs.
+// Text about the ranks of a group when a run has failed or hangs.
 #include "launcher/report/stalled_collective.hpp"
 
 #include "launcher/report/final_report.hpp"
@@ -39,7 +39,7 @@ Flight receiving(const std::string& call, std::chrono::nanoseconds since) {
   return {.is_message = true, .call = call, .entered_ago = since};
 }
 
-/// A rank of one group whose last calls were these.
+/// A rank of a group with these last calls.
 RankFlights rank(int number, std::vector<Flight> flights, GroupState state = GroupState::open,
                  const std::string& group = "default") {
   GroupFlightRecord one{.name = group, .rank = number, .size = 4, .state = state};

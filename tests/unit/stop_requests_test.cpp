@@ -1,4 +1,4 @@
-// Which signals that ask a run to stop are one request.
+// Signals that count as one request to stop.
 #include "launcher/process/stop_requests.hpp"
 
 #include <doctest/doctest.h>

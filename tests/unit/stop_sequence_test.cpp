@@ -1,4 +1,4 @@
-// The steps by which workers are stopped, at each time and for each plan.
+// Steps that stop the workers, at each time and for each plan.
 #include "launcher/process/stop_sequence.hpp"
 
 #include <doctest/doctest.h>

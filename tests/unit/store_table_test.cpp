@@ -24,7 +24,7 @@ constexpr ClientId kAnn = 1;
 constexpr ClientId kBob = 2;
 constexpr ClientId kEve = 3;
 
-/// A table and a shorter way to ask it.
+/// A table with a shorter way to send requests.
 struct Table : StoreTable {
   explicit Table(const StoreLimits& limits = {}) : StoreTable(limits) {}
 
@@ -48,7 +48,7 @@ StoreOutcome to(ClientId client, wire::Reply reply) {
   return {.replies = {{client, std::move(reply)}}, .refusal = {}};
 }
 
-/// A wait's end, for each client in this order.
+/// The end of a wait, for each client in this order.
 StoreOutcome wakes(const std::vector<ClientId>& clients) {
   StoreOutcome outcome;
   for (const ClientId client : clients) outcome.replies.push_back({client, Answer::ready});
@@ -200,7 +200,7 @@ TEST_SUITE("store table") {
     table.ask_legacy(kBob, wire::Wait{{"/k"}});
     CHECK(table.ask_legacy(kBob, wire::NumberOfKeys{}) == to(kBob, wire::Number{0}));
     CHECK(table.ask(kAnn, wire::Set{"/k", ""}) == nothing());
-    // A modern client may go on talking while it waits.
+    // A client of the current dialect may send requests while it waits.
     table.ask(kEve, wire::Wait{{"/l"}});
     CHECK(table.ask(kEve, wire::Ping{1}) == to(kEve, wire::Nonce{1}));
     CHECK(table.ask(kAnn, wire::Set{"/l", ""}) == wakes({kEve}));
@@ -227,7 +227,7 @@ TEST_SUITE("store table") {
     for (const ClientId client : {kBob, kEve, kAnn}) table.ask(client, wire::Wait{{"/q"}});
     table.ask(4, wire::QueuePush{"/q", "1"});
     CHECK(table.drop(kBob) == wakes({kEve}).replies);
-    // It asks for something else, so it has given the value up, or will look again by itself.
+    // It sends another request: it has given up the value, or will check again itself.
     StoreOutcome both = wakes({kAnn});
     both.replies.push_back({kEve, wire::Number{0}});
     CHECK(table.ask(kEve, wire::NumberOfKeys{}) == both);

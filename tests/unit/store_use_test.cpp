@@ -1,4 +1,4 @@
-// The evidence for workers that wait for a store elsewhere.
+// Evidence for workers that wait for a store at another address.
 #include "launcher/agent/store_use.hpp"
 
 #include "rendezvous/base/run_clock.hpp"
@@ -38,7 +38,7 @@ struct Warnings : EventSink {
   std::vector<std::string> texts;
 };
 
-/// What the watch's searches find. Owned by their threads, too.
+/// Results of the watch's searches. Owned by their threads, too.
 struct Searches {
   std::vector<pid_t> sleepers;
   int count = 0;
@@ -50,14 +50,14 @@ struct Searches {
 struct Bench {
   explicit Bench(std::size_t workers) : plan(plan_of(workers)) { store.start(); }
 
-  /// The connection stays.
+  /// The connection stays open.
   void connect() {
     const auto address = boost::asio::ip::make_address("127.0.0.1");
     client.connect({address, store.endpoint().port});
     while (store.stats().accepted == 0) context.run_one();
   }
 
-  /// Starts the next search, if there is one, which finds these processes.
+  /// Starts the next search, if due; it finds these processes.
   void begin_search(std::vector<pid_t> processes) {
     searches->sleepers = std::move(processes);
     RunClock::add_suspension(-24h);  // as if 24 hours had passed

@@ -80,7 +80,7 @@ std::vector<Request> parse(RequestParser& parser, const std::vector<std::string_
   return requests;
 }
 
-/// What is wrong with these bytes; empty if nothing is.
+/// The problem of these bytes; empty if they are valid.
 std::string problem_of(std::string_view bytes) {
   RequestParser parser;
   parse(parser, {bytes});
@@ -182,7 +182,7 @@ TEST_SUITE("store wire") {
     CHECK(problem_of(hex("09")) == "sent the unknown operation code 9 (not a store's client?)");
     CHECK(problem_of(kGreeting + hex("13")) == "sent the unknown operation code 19");
     CHECK(problem_of(kGreeting + hex("ff")) == "sent the unknown operation code 255");
-    // A second greeting is no operation.
+    // A second greeting is not an operation.
     CHECK(problem_of(kGreeting + kGreeting) == "sent the unknown operation code 0");
   }
 

@@ -1,4 +1,4 @@
-// How much work requests are, and how long ones are split.
+// Work of requests, and the split of long ones.
 #include "rendezvous/store/request_work.hpp"
 #include "rendezvous/store/store_table.hpp"
 #include "tests/support/store_printers.hpp"
@@ -27,7 +27,7 @@ std::size_t work_of(const StoreTable& table, const wire::Request& request,
   return request_work(table, kAnn, request, dialect, 10'000);
 }
 
-/// Carries out a request in parts of two keys, all but the last; returns their number.
+/// Performs all but the last part of a request in parts of two keys; returns their number.
 std::size_t parts(StoreTable& table, wire::Request& request) {
   std::size_t count = 0;
   while (table.apply_part(kAnn, request, wire::Dialect::modern, 2)) ++count;

@@ -1,5 +1,5 @@
-// Groups of some of the ranks of a group, as far as threads can show it. Processes and the other
-// backends: tests/integration/subgroups_test.cpp.
+// Subgroups with ranks that are threads. Processes and the other backends:
+// tests/integration/subgroups_test.cpp.
 #include "tests/support/rank_errors.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/subgroup_calls.hpp"
@@ -26,7 +26,7 @@ GroupOptions small_groups(Deadline::Duration timeout = 60s) {
   return options;
 }
 
-/// What each rank's new_group threw.
+/// Exceptions of new_group on each rank.
 std::vector<std::string> errors_of_new_group(int size, const std::vector<int>& ranks,
                                              const std::string& name = {}) {
   return errors_of_ranks(
@@ -166,7 +166,7 @@ TEST_SUITE("subgroups") {
           auto group = world.new_group({1, 3}, "pair", small_groups(200ms));
           if (!group) return;
           if (group->rank() == 1) {
-            world.recv(Buffer{}, 1).wait();  // until rank 1 has waited in vain
+            world.recv(Buffer{}, 1).wait();  // until the wait of rank 1 has timed out
             return;
           }
           try {

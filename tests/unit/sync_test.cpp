@@ -1,5 +1,5 @@
-// Waiting for ranks that end at moments which only a kill hits: each is staged by a thread that
-// ends as a killed process would.
+// Waits for ranks that die at moments which only a kill hits: simulated by a thread that ends like
+// a killed process.
 #include "worker_runtime/backends/host/shared_memory/sync.hpp"
 
 #include "worker_runtime/backends/host/shared_memory/region.hpp"
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kArenaBytes = 2 << 20;
 
-/// The rank that `call` says has failed, or what else it does.
+/// The rank that `call` reports as failed, or its other result.
 int failed_rank(const std::function<void()>& call) {
   try {
     call();
@@ -57,7 +57,7 @@ TEST_SUITE("sync") {
     }).join();
     const Sync waiting(region, 0, std::nullopt);
     CHECK(failed_rank([&] { waiting.check(); }) == 2);
-    // Although it is rank 1 that is awaited.
+    // Although rank 1 is awaited.
     CHECK(failed_rank([&] { waiting.wait(region.line(1).step(0), 1, 1, Deadline::after(10s)); }) ==
           2);
   }
@@ -70,7 +70,7 @@ TEST_SUITE("sync") {
       dying.hold_life();
       while (step.sleepers.load() < 3) std::this_thread::yield();
     });
-    // All wait for what rank 3 never publishes; the kernel wakes one of them.
+    // All wait for a value that rank 3 never publishes; the kernel wakes one of them.
     std::vector<std::thread> sleepers;
     std::array<int, 3> failed{};
     sleepers.reserve(failed.size());

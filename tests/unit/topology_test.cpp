@@ -1,4 +1,4 @@
-// What is read of machines: this one, and such as exist only as folders of a test.
+// Topology of this machine, and of simulated machines in folders of a test.
 #include "launcher/plan/topology.hpp"
 
 #include "launcher/cli/cpu_list.hpp"
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A root folder with the files of sysfs and /proc that are read.
+/// A root folder with the required files of sysfs and /proc.
 class FakeMachine {
  public:
   const fs::path& root() const { return folder_.path(); }
@@ -54,7 +54,7 @@ class FakeMachine {
   TemporaryFolder folder_;
 };
 
-/// Sockets of `cores` cores with two CPUs each, one node and one cache a socket.
+/// Sockets of `cores` cores with two CPUs each, one node and one cache per socket.
 void add_sockets(const FakeMachine& machine, int sockets, int cores) {
   const int all = sockets * cores;
   for (int cpu = 0; cpu < 2 * all; ++cpu) {
@@ -108,7 +108,7 @@ TEST_SUITE("topology") {
   TEST_CASE("topology: offline and disallowed CPUs are not used") {
     const FakeMachine machine;
     add_sockets(machine, 1, 4);
-    // CPU 5, the second of core 1, is offline: the kernel leaves it out of the list of its sibling.
+    // CPU 5, the second of core 1, is offline: the kernel omits it from the list of its sibling.
     machine.add_cpu(1, "1", 0, 0, "0-4,6-7");
     CHECK(shares(machine, "0-4,6-7", 4) == CpuMap{{0, 4}, {1}, {2, 6}, {3, 7}});
     // A container with three CPUs.
@@ -200,7 +200,7 @@ TEST_SUITE("visible gpus") {
     CHECK(visible("GPU-11,GPU-9,GPU-12", 2, gpus) == Gpus{"GPU-11"});
     CHECK(visible("GPU-11,1", 2, gpus) == Gpus{"GPU-11"});
     CHECK(visible("GPU-11,GPU-11", 2, gpus).empty());
-    // Nobody knows better.
+    // The node is unknown.
     CHECK(visible("GPU-9,GPU-8", 2) == Gpus{"GPU-9", "GPU-8"});
     CHECK(visible("GPU-9", 2, {{"GPU-11", 0}, {"", 0}}) == Gpus{"GPU-9"});
   }

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// While it exists, this process can extend no file: write() fails with EFBIG.
+/// During its lifetime this process cannot extend any file: write() fails with EFBIG.
 class NoFileGrowth {
  public:
   NoFileGrowth() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

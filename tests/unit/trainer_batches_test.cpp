@@ -23,23 +23,23 @@ struct Case {
 
 // Tails of every kind: none, smaller than a worker's share, uneven, empty on some or on most ranks,
 // fewer samples than workers.
-const std::vector<Case> kCases = {
-    {64, 4, 8, 2},
-    {60000, 4, 64, 1},
-    {60000, 7, 64, 3},
-    {65, 4, 8, 2},
-    {67, 4, 8, 2},
-    {3, 4, 8, 1},
-    {1, 8, 1, 5},
-    {100, 1, 30, 1},
-    {1000, 3, 7, 2},
-    {5, 5, 1, 1},
-    {6, 5, 1, 1},
-    // Global batches that the workers cannot share evenly, and one that is smaller than they are.
-    {1000, 3, 7, 1, 100},
-    {1000, 4, 64, 1, 50},
-    {67, 5, 2, 1, 3},
-    {67, 2, 100, 1, 100}};
+const std::vector<Case> kCases = {{64, 4, 8, 2},
+                                  {60000, 4, 64, 1},
+                                  {60000, 7, 64, 3},
+                                  {65, 4, 8, 2},
+                                  {67, 4, 8, 2},
+                                  {3, 4, 8, 1},
+                                  {1, 8, 1, 5},
+                                  {100, 1, 30, 1},
+                                  {1000, 3, 7, 2},
+                                  {5, 5, 1, 1},
+                                  {6, 5, 1, 1},
+                                  // Global batches that workers cannot share evenly, and one that
+                                  // is smaller than the number of workers.
+                                  {1000, 3, 7, 1, 100},
+                                  {1000, 4, 64, 1, 50},
+                                  {67, 5, 2, 1, 3},
+                                  {67, 2, 100, 1, 100}};
 
 EpochBatches batches_of(const Case& c, int rank, std::int64_t epoch = 3) {
   return EpochBatches({.samples = c.samples,
@@ -152,7 +152,7 @@ TEST_SUITE("trainer data") {
     CHECK(batch.inputs == std::vector<float>{9, 14, -1, 4, 9, 14});
     CHECK(batch.labels == std::vector<std::int32_t>{0, 2, 0});
     CHECK(batch.targets == std::vector<float>{1, 0, 0, 0, 0, 1, 1, 0, 0});
-    // Of 16 shades, each 16 wide.
+    // 16 shades of equal width.
     batch.as_tokens = true;
     trainer::gather(dataset, indices, batch);
     CHECK(batch.inputs.empty());

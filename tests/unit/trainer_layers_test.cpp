@@ -31,7 +31,7 @@ void put(const Parameter& parameter, std::size_t index, double value) {
                                    parameter.values.buffer.slice(index, 1));
 }
 
-/// The slope of `loss` by an element, from both sides.
+/// Central difference of `loss` by an element.
 double slope(const Parameter& parameter, std::size_t index, double middle,
              const std::function<double()>& loss) {
   constexpr double kStep = 1e-4;
@@ -43,8 +43,8 @@ double slope(const Parameter& parameter, std::size_t index, double middle,
   return (above - below) / (2 * kStep);
 }
 
-/// Compares every gradient of a parameter with the slope of the loss of the whole model. A second
-/// layer below the one that matters makes its input gradient part of the comparison.
+/// Compares every gradient of a parameter with the central difference of the whole model's loss. A
+/// second layer below the tested one makes its input gradient part of the comparison.
 void check_gradients(const Place& place, Model model, const std::string& loss_name) {
   constexpr std::size_t kRows = 5;
   constexpr std::size_t kInputs = 4;
@@ -118,7 +118,7 @@ TEST_SUITE("trainer layers") {
     }
   }
 
-  // Apart from the others: at its kink the slope says nothing.
+  // Separate from the others: at its kink the difference is meaningless.
   TEST_CASE("trainer layers: relu passes positive values in both directions") {
     const Cpu cpu;
     ActivationLayer relu(cpu.usual, ActivationFunction::relu);
@@ -234,7 +234,7 @@ TEST_SUITE("trainer layers") {
 }
 
 TEST_SUITE("trainer losses") {
-  /// The sum of the losses; `output` has become its gradient.
+  /// Returns the sum of the losses, and replaces `output` by its gradient.
   double loss_of(const Place& place, const std::string& name, const Matrix& output,
                  const DeviceBatch& batch, double scale) {
     Loss loss(place, name);

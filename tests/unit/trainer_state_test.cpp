@@ -25,7 +25,7 @@ void put(const trainer::StateBuffer& state, std::size_t index, float value) {
   state.compute->copy_in(std::as_bytes(std::span(&value, 1)), state.values.buffer.slice(index, 1));
 }
 
-/// A model and an optimizer whose every number differs from that of another seed.
+/// A model and an optimizer in which every number depends on the seed.
 struct State {
   std::unique_ptr<trainer::Compute> compute = trainer::make_cpu_compute(1);
   Model model;

@@ -24,7 +24,7 @@ ddprun::ReducerOptions joining(UnevenInputs policy = UnevenInputs::average_over_
 /// Batches of each rank.
 const std::vector<int> kBatches = {3, 5, 1, 4};
 
-/// What all ranks with input have for the first element of parameter p after `step`.
+/// Value of all ranks with input for the first element of parameter p after `step`.
 float expected_average(std::size_t p, int step, UnevenInputs policy) {
   float sum = 0;
   int active = 0;
@@ -86,7 +86,7 @@ TEST_SUITE("reducer with uneven inputs") {
           });
           CHECK(errors == Errors(4));
           for (std::size_t rank = 1; rank < 4; ++rank) CHECK(ends[rank] == ends[0]);
-          // Rank 1 alone took the last step.
+          // Only rank 1 took the last step.
           for (const auto& buffer : buffers) CHECK(buffer[0] == 21);
         }
       }
@@ -114,7 +114,7 @@ TEST_SUITE("reducer with uneven inputs") {
         backward(reducer, 1, 0);
         reducer.finish();
       }
-      // What rank 0 has accumulated and never sent is lost: it ran out within a step.
+      // Gradients that rank 0 accumulated and did not send are lost: it finished within a step.
       require(gradient(reducer, 2)[0] == share(1, 0, 2, 0), "sum");
       reducer.join();
     });
@@ -163,7 +163,7 @@ TEST_SUITE("reducer with uneven inputs") {
   }
 
   TEST_CASE("uneven inputs: an average over ranks with input does not overflow if the sum would") {
-    // Of float16, which ends at 65504; exact as three quarters, too.
+    // In float16, whose maximum is 65504; exact as three quarters, too.
     constexpr std::uint16_t kHalf = 0x7A00;
     constexpr float kValue = 49152;
     for (const bool with_hook : {false, true}) {

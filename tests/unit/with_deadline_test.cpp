@@ -27,7 +27,7 @@ asio::awaitable<int> fail_at_once() {
   co_return 0;
 }
 
-/// Ends only when it is cancelled, and then says so.
+/// Ends only when it is cancelled, and reports that.
 asio::awaitable<int> wait_for_ever(bool& was_cancelled) {
   const auto executor = co_await asio::this_coro::executor;
   asio::steady_timer timer(executor, asio::steady_timer::time_point::max());
@@ -42,7 +42,7 @@ asio::awaitable<void> wait_a_moment() {
   co_await timer.async_wait(asio::use_awaitable);
 }
 
-/// How a call of with_deadline ended.
+/// The result of a call of with_deadline.
 struct End {
   std::optional<int> result;
   std::string error;

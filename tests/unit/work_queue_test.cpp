@@ -1,4 +1,4 @@
-// The works of a group on their way to a device, with one that ends them when it is told to.
+// Works of a group on their way to a fake device, which completes them on request.
 #include "worker_runtime/group/work_queue.hpp"
 
 #include <ddprun/error.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr Device kDevice{.kind = Device::Kind::cuda, .index = 0};
 
-/// As many works have ended as the test says.
+/// The test sets the number of completed works.
 class ToldDevice final : public DeviceQueue {
  public:
   const Device& device() const override { return kDevice; }
@@ -49,7 +49,7 @@ class ToldDevice final : public DeviceQueue {
   std::atomic<std::uint64_t> launched = 0;
   std::atomic<std::uint64_t> told = 0;
   std::atomic<std::uint64_t> asking = 0;
-  std::mutex silence;  ///< who asks meanwhile gets no answer
+  std::mutex silence;  ///< calls meanwhile get no response
 };
 
 class ToldBackend final : public Backend {

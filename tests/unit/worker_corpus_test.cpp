@@ -1,4 +1,4 @@
-// The inputs of the fuzzers of what the worker runtime reads from files and from other processes.
+// Corpora of the fuzzers of the worker runtime: files, and input from other processes.
 #include "tests/fuzz/checkpoint_target.hpp"
 #include "tests/fuzz/meeting_target.hpp"
 #include "tests/support/fuzz_corpus.hpp"

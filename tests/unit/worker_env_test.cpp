@@ -85,7 +85,7 @@ TEST_SUITE("worker env") {
                                 .role_world_size = 2,
                                 .master_port = 29500,
                                 .mpi_vendor = "mpich"});
-    // Those of a run that mpirun started around this one do not count.
+    // Variables of an outer run of mpirun do not count.
     CHECK(
         ddprun::from_environment(lookup_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"PMI_SIZE", "4"}}))
             .mpi_vendor.empty());

@@ -1,4 +1,4 @@
-// What is made of a failed worker: its error file, core dump, the kernel's log and its own state.
+// Causes of a failed worker: its error file, core dump, the kernel's log and its own state.
 #include "launcher/process/core_file.hpp"
 #include "launcher/process/error_file.hpp"
 #include "launcher/process/exec_failure.hpp"
@@ -304,7 +304,7 @@ TEST_SUITE("start failure") {
       REQUIRE(::setrlimit(RLIMIT_DATA, &changed) == 0);
       return describe_start_failure({StartStep::thread, EAGAIN}, "/no/such", "/home");
     };
-    // Above all that the address sanitizer maps, which may need more memory during the call.
+    // Above all mappings of the address sanitizer, which may need more memory during the call.
     const auto limited = message(rlim_t{1} << 62), unlimited = message(RLIM_INFINITY);
     ::setrlimit(RLIMIT_DATA, &limit);
     if (limited.find("pids limit") != std::string::npos) return;
@@ -445,7 +445,7 @@ TEST_SUITE("process state") {
 
   TEST_CASE("process state: a limited number of mappings is read") {
     CHECK(memory_map(::getpid()).size() < kMapsBytesMax);
-    // Neighbours with different rights stay mappings of their own, with a line of 49 bytes each.
+    // Neighbours with different rights stay separate mappings, with a line of 49 bytes each.
     constexpr std::size_t kPages = 44'000;
     const auto page = static_cast<std::size_t>(::getpagesize());
     constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;

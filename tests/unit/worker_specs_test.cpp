@@ -137,7 +137,7 @@ TEST_SUITE("worker specs") {
     const auto form = [&] { return make_worker_specs(plan, kFacts)[0].standard_output.form; };
     plan.options.prefix.pieces = {{PrefixField::rank, ""}};
     CHECK(form() == ConsoleForm::lines);
-    plan.options.has_prefix_by_tee_only = true;  // as a run by the name torchrun has it
+    plan.options.has_prefix_by_tee_only = true;  // like a run with the name torchrun
     CHECK(form() == ConsoleForm::lines);
     plan.options.prefix.pieces.clear();
     CHECK(form() == ConsoleForm::verbatim);
@@ -170,7 +170,7 @@ TEST_SUITE("worker specs") {
     CHECK(variable("COLUMNS").empty());
     CHECK(variable("LINES") == "30");
     facts.error_terminal = {.columns = 30, .rows = 30};
-    CHECK(variable("LINES").empty());  // what is left of the row is too narrow
+    CHECK(variable("LINES").empty());  // the rest of the row is too narrow
     facts.error_terminal = {.columns = 100, .rows = 30};
     plan.workers[0].is_shown = false;
     CHECK(variable("LINES").empty());

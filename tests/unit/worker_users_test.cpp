@@ -1,4 +1,4 @@
-// The users that processes of a run have become.
+// Users to which processes of a run have changed.
 #include "launcher/agent/store_users.hpp"
 
 #include <doctest/doctest.h>

@@ -10,8 +10,8 @@ namespace ddprun::bench {
 
 namespace {
 
-/// What rank `rank` has at `index`: small whole numbers, of which sums and products of a few ranks
-/// are exact in every type.
+/// Value of `rank` at `index`: a small integer, so that sums and products of a few ranks are exact
+/// in every type.
 double value_of(int rank, std::size_t index) {
   return static_cast<double>((index * 7 + static_cast<std::size_t>(rank) * 3) % 3 + 1);
 }

@@ -1,5 +1,5 @@
-// What collective_bench times: each collective with its buffers, its call, its right result and
-// what its time means as bandwidth. Sizes and factors are those of nccl-tests.
+// The cases of collective_bench: each collective with its buffers, call, expected result and
+// bandwidth. Sizes and factors are those of nccl-tests.
 #pragma once
 
 #include "tests/bench/collective_bench/options.hpp"
@@ -17,27 +17,27 @@ std::vector<std::string> case_names();
 /// One collective at one size on one group, with its memory.
 class Case {
  public:
-  /// `bytes` is the size of the larger buffer of a rank, rounded down to what ranks can share.
+  /// `bytes`: size of the larger buffer of a rank, rounded down to a multiple that ranks can share.
   Case(const std::string& collective, ProcessGroup group, const Options& options,
        std::size_t bytes);
 
-  /// Of the larger buffer.
+  /// Size of the larger buffer.
   std::size_t bytes() const { return large_elements_ * size_of(options_.type); }
-  /// nccl-tests' count: elements of a rank's part where there are parts.
+  /// nccl-tests' count: elements of a rank's part if there are parts.
   std::size_t count() const;
 
-  /// "sum", or "none" where nothing is combined.
+  /// "sum", or "none" without a reduction.
   std::string op() const;
-  /// -1 where there is none.
+  /// Root rank; -1 without one.
   int root() const;
 
   /// Blocks until it has ended on this rank.
   void call();
 
-  /// Fills the input in, calls, and returns how many elements of this rank's result are wrong.
+  /// Fills the input, calls, and returns the number of wrong elements in this rank's result.
   std::size_t count_wrong();
 
-  /// Bytes a second over the slowest link, from the bytes a second of the call.
+  /// Bytes per second over the slowest link, from the bytes per second of the call.
   double bus_factor() const;
 
  private:

@@ -11,7 +11,7 @@
 
 namespace ddprun::bench {
 
-/// The bytes of `value` as an element, in front; the rest is zero.
+/// The bytes of `value` as an element; the rest is zero.
 inline std::array<std::byte, 8> element_of(DataType type, double value) {
   struct Here {};
   using Halves = collectives::Half<Here>;

@@ -23,7 +23,7 @@ std::string fixed(double value, int decimals) {
   return text;
 }
 
-/// As nccl-tests do: two decimals where they say something.
+/// Like nccl-tests: two decimals if they are significant.
 std::string microseconds(double seconds) {
   const double value = seconds * kMicro;
   return fixed(value, value < 100 ? 2 : value < 1000 ? 1 : 0);

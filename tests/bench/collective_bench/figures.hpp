@@ -1,4 +1,4 @@
-// What collective_bench found out, and its three forms: nccl-tests' table, CSV and JSON.
+// Results of collective_bench in three forms: nccl-tests' table, CSV and JSON.
 #pragma once
 
 #include "tests/bench/collective_bench/options.hpp"
@@ -23,7 +23,7 @@ struct Figure {
   std::optional<double> p99_seconds;  ///< of single calls
   double bus_factor = 1;
   std::optional<std::size_t> wrong;     ///< elements, over all ranks
-  std::optional<double> probe_seconds;  ///< what memory alone needs for the same
+  std::optional<double> probe_seconds;  ///< time of the memory alone for the same bytes
   double to_first = 1;                  ///< seconds as a multiple of the first backend's
 
   double algorithm_bandwidth() const { return static_cast<double>(bytes) / seconds; }
@@ -34,8 +34,8 @@ struct Figure {
 void print_header(const Options& options, int ranks);
 void print(const Figure& figure, const Options& options);
 
-/// The files that the options name, opened before anything is measured. Throws Error if one cannot
-/// be written, then or later.
+/// Output files of the options, opened before the measurements. Throws Error if one cannot be
+/// written, then or later.
 class FigureFiles {
  public:
   explicit FigureFiles(const Options& options);

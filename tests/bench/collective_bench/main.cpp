@@ -29,7 +29,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Room for two buffers and what goes with them.
+/// Space for two buffers and overhead.
 std::size_t arena_bytes(const Options& options) {
   constexpr std::size_t kSpare = 16 << 20;
   return 2 * options.max_bytes + kSpare;
@@ -42,7 +42,7 @@ double time_calls(int calls, const std::function<void()>& call) {
   return std::chrono::duration<double>(Clock::now() - start).count() / calls;
 }
 
-/// The mean over the ranks, as nccl-tests take it.
+/// The mean over the ranks, like nccl-tests.
 double mean_over_ranks(ProcessGroup& group, double value) {
   group.all_reduce(as_buffer(&value, 1), ReduceOp::average).wait();
   return value;
@@ -155,7 +155,7 @@ class Bench {
   std::vector<ProcessGroup> groups_;
 };
 
-/// What only the ranks can tell: memory that is not there would be had until the machine has none.
+/// Checked on the ranks: too large buffers would use up the machine's memory.
 void check_on_this_machine(const Options& options, const WorkerEnv& env) {
   if (options.root >= env.world_size) {
     throw Error(Errc::usage, "--root: " + std::to_string(options.root) + " is not within 0.." +

@@ -13,7 +13,7 @@ namespace ddprun::bench {
 
 namespace {
 
-// As many sizes as anybody looks at; a step of one byte would ask for millions.
+// More sizes than useful; a step of one byte would request millions.
 constexpr std::size_t kSizesMax = 1000;
 // More than any machine has, and with a unit of 2^40 still below 2^63.
 constexpr std::size_t kBytesMax = std::size_t{1} << 62;
@@ -43,7 +43,7 @@ const std::map<std::string, ReduceOp> kOps = {{"sum", ReduceOp::sum},
                                               {"min", ReduceOp::min},
                                               {"max", ReduceOp::max}};
 
-/// 4, 64K, 32M: whole bytes, or units of 1024 of them, as in nccl-tests.
+/// 4, 64K, 32M: bytes, or units of 1024 bytes, like nccl-tests.
 const CLI::Validator kSize(
     [](std::string& text) -> std::string {
       constexpr std::string_view kUnits = "KMGT";
@@ -105,7 +105,7 @@ void refuse(const std::string& option, const std::string& problem) {
   throw CLI::ValidationError(option, problem);
 }
 
-/// What the values, each of which is right, cannot be together.
+/// Invalid combinations of valid values.
 void check(const Options& options) {
   const std::size_t element = size_of(options.type);
   const auto bytes = [](std::size_t value) { return std::to_string(value); };
@@ -132,7 +132,7 @@ void check(const Options& options) {
   }
 }
 
-/// The parser takes the word behind "--csv=" for its value.
+/// The parser takes the argument after "--csv=" for its value.
 void check_that_values_are_there(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];

@@ -1,4 +1,4 @@
-// The command line of collective_bench: nccl-tests' options, and which backends take turns.
+// The command line of collective_bench: nccl-tests' options, and the backends to compare.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -22,7 +22,7 @@ struct Options {
   int rounds = 5;
   int check = 1;
   bool latencies = false;   ///< each call is timed alone
-  bool own_memory = false;  ///< buffers of the caller's in place of the group's
+  bool own_memory = false;  ///< buffers of the caller instead of the group
   ReduceOp op = ReduceOp::sum;
   DataType type = DataType::float32;
   int root = 0;
@@ -30,10 +30,10 @@ struct Options {
   std::string json;
 };
 
-/// The options, or the exit code of a program that has printed why there are none.
+/// Parsed options, or the exit code if the program has printed help or an error.
 std::variant<Options, int> parse(int argc, char** argv);
 
-/// The sizes that the options ask for, ascending.
+/// The requested sizes, ascending.
 std::vector<std::size_t> sizes_of(const Options& options);
 
 /// nccl-tests' names: "float", "sum".

@@ -1,6 +1,5 @@
-// What this machine's memory gives the ranks of an all_reduce, if all they did were the sums: each
-// reads its share of every rank's values once and writes it once. Nobody can be faster than that
-// without a cache that holds it all.
+// Measures the memory bandwidth of the ranks of an all_reduce: each reads its share of every rank's
+// values once and writes it once. Without a cache for all data this is a lower bound of the time.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@ namespace ddprun::bench {
 
 class Probe {
  public:
-  /// Rank's share of an all_reduce of `bytes` over so many ranks.
+  /// A rank's share of an all_reduce of `bytes` over this number of ranks.
   Probe(std::size_t bytes, int ranks);
 
   void call();
