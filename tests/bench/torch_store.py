@@ -23,7 +23,8 @@ def serve():
 
 
 def be_client(commands, spans, adds, ports):
-    """For each byte read, the index of a server: adds as often as told and writes begin and end."""
+    """For each byte read, the index of a server: makes the given number of adds, and writes begin
+    and end."""
     stores = [dist.TCPStore("127.0.0.1", port, None, False, TIMEOUT, wait_for_workers=False)
               for port in ports]
     while command := os.read(commands, 1):

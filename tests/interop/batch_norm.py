@@ -1,4 +1,4 @@
-"""BatchNorm's buffers are those of rank 0 on all ranks, in each step and when training begins."""
+"""All ranks have rank 0's BatchNorm buffers, in each step and at the start of training."""
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel

@@ -1,6 +1,6 @@
-"""A trainer that keeps checkpoints loses a worker in each of five attempts, at different moments.
+"""A trainer with checkpoints loses a worker in each of five attempts, at different moments.
 
-The sixth ends with the parameters that an undisturbed training gives, bit for bit.
+The sixth ends with the parameters of an undisturbed training, bit for bit.
 """
 import os
 import signal
@@ -53,7 +53,7 @@ class Training:
             self.steps = saved["steps"]
 
     def reach(self, place):
-        """Called at the places of DEATHS."""
+        """Called at the positions of DEATHS."""
 
     def run(self):
         sampler = DistributedSampler(dataset)

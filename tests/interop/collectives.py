@@ -1,4 +1,4 @@
-"""All collectives of Gloo, with each operation and on subgroups, against what they should give."""
+"""All collectives of Gloo, with each operation and on subgroups, compared with expected results."""
 import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
@@ -9,7 +9,7 @@ RANKS = range(world_size)
 
 
 def of(rank, type=torch.float32):
-    """What this rank puts in."""
+    """Input of this rank."""
     return torch.tensor([rank + 1, 2 * rank + 1, 7 - rank], dtype=type)
 
 

@@ -1,8 +1,8 @@
-"""The collectives that PyTorch 1.13's DDP calls are those that ddp_sequences/ lists.
+"""PyTorch 1.13's DDP calls the collectives listed in ddp_sequences/.
 
-The same files are what the C++ reducer is compared with, so the two are compared with each other.
-A line is a phase and its collectives, "broadcast 12*8": 12 elements of 8 bytes. The profiler tells
-elements, and the order of calls; what is under way at the same time it may show in any order.
+The C++ reducer is compared with the same files.
+A line is a phase and its collectives, "broadcast 12*8": 12 elements of 8 bytes. The profiler
+records elements and the order of calls; concurrent calls can be in any order.
 """
 import os
 import pathlib
@@ -29,8 +29,8 @@ def toy(batch_norm):
 
 
 def drain():
-    """Both of Gloo's threads end what they do: one alone takes much longer over so many calls than
-    the other needs to write down its last event."""
+    """Lets both of Gloo's threads complete their work: over this number of calls a single thread
+    takes much longer than the other needs to record its last event."""
     works = [dist.all_reduce(torch.zeros(1), async_op=True) for _ in range(300)]
     for work in works:
         work.wait()

@@ -1,8 +1,8 @@
-"""A trainer with checkpoints goes on with as many ranks as there are; two_nodes.py sees to changes.
+"""A trainer with checkpoints continues with any number of ranks; two_nodes.py changes the number.
 
 The argument is the file of the checkpoint. With two ranks, rank 1 ends itself by SIGKILL before the
-first restart, and after it the training has no end: only a rank that is left alone comes to one. It
-asserts that its parameters are those of one process that repeats the steps on the joined batches.
+first restart, and after it the training is endless: only a single rank reaches the end. It asserts
+that its parameters are those of one process that repeats the steps on the joined batches.
 """
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Rank 0 waits in a collective for rank 1, which never comes: a job that hangs.
+"""A job that hangs: rank 0 waits in a collective for rank 1, which does not join it.
 
 "deaf" as an argument: SIGTERM does not end it.
 """

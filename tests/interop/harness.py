@@ -1,13 +1,13 @@
-"""Runs ddprun and makes sure that nothing of the run is left when it has ended.
+"""Runs ddprun and checks that nothing of the run is left at its end.
 
-As a program, harness.py DDPRUN OPTIONS... PROGRAM is the test of a program that asserts its own
-claims: it must end with 0 after a worker has printed the line "passed", and nobody may have written
-to standard error since the last restart. Such programs end with a barrier, because PyTorch 2.15
-may abort when the interpreter ends while a thread of Gloo still lets go of the last collective's
-tensors. Unit tests that run ddprun themselves derive from RunTest.
+As a program, harness.py DDPRUN OPTIONS... PROGRAM tests a program with assertions: it must exit
+with 0 after a worker has printed the line "passed", and standard error must be empty since the last
+restart. Such programs end with a barrier, because PyTorch 2.15 may abort if the interpreter exits
+while a thread of Gloo still frees the last collective's tensors. Unit tests that run ddprun
+themselves derive from RunTest.
 
-The workers' interpreter is PYTHON_EXEC, by default Debian's. Without a PyTorch in it, a test ends
-with 77, which CTest shows as skipped.
+The workers' interpreter is PYTHON_EXEC, by default Debian's. Without a PyTorch in it, a test exits
+with 77, which CTest reports as skipped.
 """
 import os
 import pathlib
@@ -35,7 +35,7 @@ RESTART_LINE = re.compile(r"^.*: restarting(?: in \S+ s)?: .*\n", re.MULTILINE)
 
 
 def wait_until(condition):
-    """False if it does not come true in time."""
+    """Polls the condition; returns False if it is not true in time."""
     deadline = time.monotonic() + TIME_LIMIT
     while not condition():
         if time.monotonic() > deadline:
@@ -45,13 +45,14 @@ def wait_until(condition):
 
 
 def wait_for_orphans():
-    """For those of a killed agent, which its guardian ends; finish() tells what is left."""
+    """Waits for processes of a killed agent, which its guardian ends; finish() reports leftovers.
+    """
     wait_until(lambda: not living_children())
 
 
 def is_pytorchs(folder):
-    """PyTorch keeps what it has compiled. When torch.distributed is imported, PyTorch 2 writes one
-    file into a folder of its own and removes both at exit: a killed process leaves them."""
+    """Recognises caches of PyTorch. When torch.distributed is imported, PyTorch 2 writes a file to
+    a folder of its own and removes both at exit: a killed process leaves them."""
     if folder.name.startswith("torchinductor_"):
         return True
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
@@ -59,9 +60,9 @@ def is_pytorchs(folder):
 
 
 class Run:
-    """One ddprun, started with a temporary folder of its own.
+    """A ddprun with its own temporary folder.
 
-    code, stdout and stderr are there after finish(); `folder` is the workers' current folder.
+    code, stdout and stderr are available after finish(); `folder` is the workers' current folder.
     """
 
     def __init__(self, ddprun, *arguments, environment=None):
@@ -80,7 +81,7 @@ class Run:
                 stdout=stdout, stderr=stderr, env={**os.environ, **set_here, **(environment or {})})
 
     def finish(self, time_limit=TIME_LIMIT):
-        """Waits for the end and returns what is left of the run: texts, none if all is well."""
+        """Waits for the end and returns descriptions of leftovers of the run; empty without any."""
         left = []
         try:
             self.process.wait(time_limit)
@@ -97,7 +98,7 @@ class Run:
         return left
 
     def wait_for(self, text):
-        """Until a worker has printed the text; the run may end without having done so."""
+        """Waits until a worker has printed the text, or the run has ended."""
         self._wait_for(text, self._stdout)
 
     def wait_for_message(self, text):
@@ -130,7 +131,7 @@ class Run:
 
 
 class RunTest(unittest.TestCase):
-    """Base of unit tests that run ddprun: each run is checked for what it leaves behind."""
+    """Base of unit tests that run ddprun: each run is checked for leftovers."""
 
     ddprun = None  # set by main()
 
@@ -157,7 +158,7 @@ def skip_without_torch():
 
 
 def lacks_libuv():
-    """Whether PyTorch's clients can only use a store that a worker hosts."""
+    """Returns whether PyTorch's clients can only use a store hosted by a worker."""
     look = "import store_clients; print(store_clients.OPTIONS)"
     return "use_libuv" in subprocess.run([INTERPRETER, "-c", look], check=True, text=True,
                                          cwd=pathlib.Path(__file__).parent,
@@ -165,7 +166,7 @@ def lacks_libuv():
 
 
 def main():
-    """The main of files with unit tests; the first argument is the path of ddprun."""
+    """Main function of files with unit tests; the first argument is the path of ddprun."""
     RunTest.ddprun = sys.argv.pop(1)
     skip_without_torch()
     adopt_orphans()
@@ -173,7 +174,7 @@ def main():
 
 
 def complaints(run, left):
-    """What a run of a program that asserts its own claims did wrong."""
+    """Returns the errors of a run of a program with assertions."""
     wrong = [f"left behind: {what}" for what in left]
     if run.code != 0:
         return wrong + [f"ddprun ended with {run.code}"]

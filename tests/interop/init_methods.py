@@ -1,6 +1,6 @@
-"""Groups by env:// and tcp://, a turn in each attempt, where the agent or rank 0 has the store.
+"""Groups by env:// and tcp://, one per attempt, with the store in the agent or rank 0.
 
-Argument: "agent" or "rank_0". An attempt before the last ends with the death of a rank.
+Argument: "agent" or "rank_0". Attempts except for the last end with the death of a rank.
 """
 import os
 import socket
@@ -39,7 +39,7 @@ def add_up():
 
 
 def other_port():
-    """A port that rank 0 keeps for its store, told over a group that is left again."""
+    """A port that rank 0 reserves for its store, sent over a group that is then destroyed."""
     kept = socket.socket()
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     kept.bind(("", 0))

@@ -1,4 +1,4 @@
-"""What PyTorch itself says of its launcher, and a process group by a method of naming it.
+"""PyTorch's detection of its launcher, and a process group with an init method.
 
 Usage: launched.py environment|address (of the store)
 """

@@ -28,8 +28,8 @@ def tensor(told, dtype=torch.float32):
 
 
 def check(what, theirs, told):
-    """Relative to each tensor's largest number; but the gradient of a bias before a norm is zero
-    but for rounding, and is held against the largest number of all."""
+    """Compares relative to each tensor's largest value; the gradient of a bias before a norm is
+    zero except for rounding, and is compared with the largest value of all."""
     told = {name: tensor(one, torch.float64) for name, one in told.items()}
     largest = {name: one.abs().max() for name, one in told.items()}
     for name, value in theirs:

@@ -1,6 +1,6 @@
-"""A program for the older torch.distributed.launch, which told the local rank by an argument.
+"""A program for the older torch.distributed.launch, which passed the local rank as an argument.
 
-Usage: local_rank.py [--local_rank N] argument|environment (from where the rank must have come)
+Usage: local_rank.py [--local_rank N] argument|environment (expected source of the rank)
 """
 import argparse
 import os

@@ -1,6 +1,6 @@
-"""Where rank 0 hosts the store, processes of a worker's own can form a group elsewhere.
+"""If rank 0 hosts the store, processes spawned by a worker can form a group at another address.
 
-They do so as tutorials of mp.spawn say, which under an agent's store waits for a server.
+They do so like tutorials of mp.spawn; under an agent's store this waits for a server.
 """
 import os
 import pathlib

@@ -20,7 +20,7 @@ def loss_of(outputs, targets):
 
 
 def unsplit_parameters():
-    """Of this rank's half after the same steps of the whole model; starts from its values."""
+    """Parameters of this rank's half after the same steps of the whole model from equal values."""
     start = {name: value.clone() for name, value in whole.state_dict().items()}
     optimizer = torch.optim.SGD(whole.parameters(), lr=LEARNING_RATE)
     for step in range(STEPS):

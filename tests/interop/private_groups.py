@@ -1,4 +1,4 @@
-"""Stores of the workers' own, at other ports than the agent's, and process groups over them."""
+"""Workers' own stores at ports other than the agent's, and process groups over them."""
 import datetime
 import os
 import time

@@ -43,7 +43,7 @@ class RealTorchrun(harness.RunTest):
         return self.start("--nnodes=2", *options, "--no_python", "/bin/true")
 
     def end(self, node, torchrun):
-        """What ddprun has said."""
+        """Returns the output of ddprun."""
         torchrun.kill()
         torchrun.wait()
         node.process.terminate()

@@ -1,4 +1,4 @@
-"""What ddprun reports of PyTorch workers that fail, and passes on to a launcher above it."""
+"""Reports of ddprun about failed PyTorch workers, and the error passed to a launcher above it."""
 import json
 import os
 import pathlib
@@ -22,7 +22,7 @@ print(failure.message["message"], failure.timestamp)
 
 
 class LimitedMemory:
-    """A memory cgroup, where this user may make one."""
+    """A memory cgroup, if this user may create one."""
 
     def __init__(self, limit):
         version_1 = pathlib.Path("/sys/fs/cgroup/memory")
@@ -39,7 +39,7 @@ class LimitedMemory:
             raise
 
     def command(self, *command):
-        """The command within the limit."""
+        """Runs the command within the limit."""
         return "/bin/sh", "-c", f'echo $$ >{self.folder}/cgroup.procs; exec "$@"', "sh", *command
 
 

@@ -1,4 +1,4 @@
-"""Two ranks add up twice; in between rank 1 ends with an error in each of two attempts."""
+"""Two ranks all-reduce twice; in between, rank 1 fails in each of two attempts."""
 import os
 
 import torch

@@ -1,4 +1,5 @@
-"""DistributedSampler and DataLoader: over all ranks each sample comes once an epoch, shuffled."""
+"""DistributedSampler and DataLoader: all ranks together use each sample once per epoch, shuffled.
+"""
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,4 +1,4 @@
-"""Shared memory of a killed worker is given back before the next attempt begins."""
+"""Shared memory of a killed worker is freed before the next attempt begins."""
 import os
 import signal
 from multiprocessing.shared_memory import SharedMemory

@@ -1,4 +1,4 @@
-"""Workers that start processes of their own with mp.spawn, which form a process group each."""
+"""Workers that spawn processes with mp.spawn, which form a process group per worker."""
 import os
 
 import torch

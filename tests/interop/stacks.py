@@ -13,14 +13,14 @@ WITHOUT_TOOLS = {"PATH": "/nonexistent"}
 
 
 def let_gdb_be_read_from_disk():
-    """On a new machine its first start may last longer than the limit that it has in a run."""
+    """On a new machine the first start of gdb may take longer than the limit of a run."""
     subprocess.run(["gdb", "--nx", "--batch", "-p", str(os.getpid())], check=False,
                    stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.TIME_LIMIT)
 
 
 class Stacks(harness.RunTest):
     def start_hanging(self, *arguments, environment=None):
-        """Returns when both workers are up, of which the first is about to hang."""
+        """Returns when both workers run, of which the first is about to hang."""
         run = self.start("--nproc_per_node=2", "--log_dir=logs", "--redirects=3", *arguments,
                          environment=environment)
         self.wait_for(run, "stdout.log", "up\n")

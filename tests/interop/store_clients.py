@@ -1,4 +1,4 @@
-"""What the tests of the store share: clients of the agent's server and of PyTorch's own.
+"""Common parts of tests of the store: clients of the agent's server and of PyTorch's own.
 
 They run as a worker of ddprun, whose store they use.
 """
@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 
 def has_libuv():
-    """False for a PyTorch 2.4 or later that was built without; older ones do not ask for it."""
+    """Returns False for a PyTorch 2.4 or later built without libuv; older ones do not use it."""
     try:
         dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
     except RuntimeError as error:
@@ -49,7 +49,7 @@ def has_method(name):
 
 
 def is_legacy():
-    """True for versions that speak the older dialect."""
+    """Returns True for versions with the older dialect."""
     return not has_method("append")
 
 
@@ -62,7 +62,7 @@ needs_queues = unittest.skipUnless(has_method("queue_push") and not OPTIONS,
 
 
 def in_thread(call):
-    """A future of the call's result."""
+    """Returns a future of the call's result."""
     pool = concurrent.futures.ThreadPoolExecutor(1)
     future = pool.submit(call)
     pool.shutdown(wait=False)
@@ -87,18 +87,18 @@ class StoreTest(unittest.TestCase):
         return connect_to_agent(**options)
 
     def connect_like(self, store):
-        """Another client of the same server."""
+        """Returns another client of the same server."""
         return self.connect() if store is self.ours else connect("127.0.0.1", self.theirs.port)
 
     def same(self, expected, use):
-        """use(store, key), with a key of its own, gives the same on both servers."""
+        """Asserts that use(store, key), with a new key, has the same result on both servers."""
         key = self.new_key()
         self.assertEqual(use(self.theirs, key), expected, "PyTorch's server")
         self.assertEqual(use(self.ours, key), expected, "the agent's server")
 
     @staticmethod
     def failure(call):
-        """The name of the exception."""
+        """Returns the name of the exception."""
         try:
             call()
         except Exception as error:  # pylint: disable=broad-except

@@ -1,6 +1,6 @@
-"""Every operation of PyTorch's store, on the agent's server and on PyTorch's own: same results.
+"""Every operation of PyTorch's store has the same result on the agent's server and PyTorch's own.
 
-What the installed PyTorch has no method for is skipped, case by case.
+Cases without a method in the installed PyTorch are skipped.
 """
 import os
 import unittest

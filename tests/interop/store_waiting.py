@@ -26,8 +26,8 @@ def milliseconds(number):
 
 class Waiting(StoreTest):
     def same_after_time_limits(self, expected, use):
-        """As same(); but PyTorch 1.13's own server answers a wait that its client has given up, and
-        the client then takes that byte for the first of its next answer."""
+        """Like same(); but PyTorch 1.13's own server replies to a wait that its client has given
+        up, and the client then takes that byte for the first of its next reply."""
         if is_legacy():
             self.assertEqual(use(self.ours, self.new_key()), expected)
         else:
@@ -110,7 +110,7 @@ class Waiting(StoreTest):
 
 class DyingClients(StoreTest):
     def wait_in_a_process(self, key):
-        """A process that waits for `key`; it is about to when this returns."""
+        """Starts a process that waits for `key`; returns when it is about to wait."""
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:

@@ -1,4 +1,4 @@
-"""DDP on two nodes, which are agents at loopback addresses of their own on this machine."""
+"""DDP on two nodes, simulated by agents at different loopback addresses."""
 import pathlib
 import secrets
 import signal

@@ -1,10 +1,9 @@
-"""No process, cgroup or folder of a run is left: neither descendants that move to another cgroup,
-nor a fork bomb, nor what SIGKILL interrupts while ddprun starts. A process that cannot be killed is
-reported as such.
+"""A run leaves no process, cgroup or folder: not with descendants that move to another cgroup, a
+fork bomb, or SIGKILL while ddprun starts. A process that cannot be killed is reported as such.
 
 Usage: descendants_test.py DDPRUN [--all]
-With --all, 700 early kills in place of 12 or more, a fork bomb of 400 processes in place of 100,
-and workers that cannot be killed, for which ddprun waits a minute: by hand, about ten minutes.
+With --all, 700 early kills instead of 12 or more, a fork bomb of 400 processes instead of 100, and
+workers that cannot be killed, for which ddprun waits a minute: run manually, about ten minutes.
 """
 import collections
 import ctypes
@@ -95,7 +94,7 @@ def wait_until(condition, time_limit=TIME_LIMIT):
 
 
 def is_childless():
-    """Reaps those that have ended."""
+    """Reaps ended children; returns whether none is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0] > 0:
             pass
@@ -113,7 +112,7 @@ def is_alive(pid):
 
 
 def hide_cgroups():
-    """Between fork and exec: then ddprun finds descendants by their environment."""
+    """Called between fork and exec: ddprun then finds descendants by their environment."""
     libc = ctypes.CDLL(None, use_errno=True)
     if (libc.unshare(CLONE_NEWNS) != 0 or
             libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) != 0 or
@@ -122,7 +121,7 @@ def hide_cgroups():
 
 
 def can_call(prepare):
-    """Between fork and exec."""
+    """To be called between fork and exec."""
     try:
         subprocess.run(["true"], preexec_fn=prepare, check=True)
     except subprocess.SubprocessError:
@@ -135,7 +134,8 @@ def can_hide_cgroups():
 
 
 def give_up_other_users():
-    """Between fork and exec: then ddprun, although root, cannot kill processes of other users."""
+    """Called between fork and exec: ddprun, although root, then cannot kill processes of other
+    users."""
     hide_cgroups()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_CAPBSET_DROP, CAP_KILL, 0, 0, 0) != 0:
@@ -143,7 +143,7 @@ def give_up_other_users():
 
 
 class Cgroup:
-    """A cgroup beside those of ddprun's runs, or a reason why there is none."""
+    """A cgroup beside those of ddprun's runs, or the reason why it cannot be created."""
 
     def __init__(self, name):
         self.problem = "no cgroup2 hierarchy is mounted"
@@ -161,11 +161,11 @@ class Cgroup:
             self.problem = str(error)
 
     def enter(self):
-        """Between fork and exec."""
+        """To be called between fork and exec."""
         (self.folder / "cgroup.procs").write_text("0")
 
     def remove(self):
-        """A process that is just being reaped is still in it."""
+        """A process that is being reaped is still in the cgroup."""
         if self.folder is None or not self.folder.exists():
             return
         if not wait_until(lambda: not (self.folder / "cgroup.procs").read_text()):
@@ -195,7 +195,7 @@ class DescendantsTest(unittest.TestCase):
         return process
 
     def output(self, name="output"):
-        """On one line: the final report is wrapped."""
+        """On one line, since the final report is wrapped."""
         return " ".join((self.folder / name).read_text(errors="replace").split())
 
     def left_in_temporary_folder(self):
@@ -255,7 +255,7 @@ class DescendantsTest(unittest.TestCase):
                     self.assertLess(seconds, BOMB_LIMIT)
 
     def kill_early(self, prepare, waits_for_folder):
-        """Returns what the kill met."""
+        """Returns the phase that the kill has hit."""
         before = self.left_in_temporary_folder()
 
         def has_folder():
@@ -308,7 +308,7 @@ class DescendantsTest(unittest.TestCase):
         self.check_early_kills(hide_cgroups)
 
     def run_two_nodes(self, host, other, prepare=None):
-        """Of which one is enough. Returns exit codes and outputs."""
+        """Runs two nodes, one of which is enough. Returns exit codes and outputs."""
         with FreePort() as port:
             nodes = [self.start([
                 "--nnodes=1:2", "--rdzv_backend=c10d", "--security=open", "--max_restarts=3",
@@ -327,7 +327,7 @@ class DescendantsTest(unittest.TestCase):
             file.unlink()
 
     def leaving_a_helper(self):
-        """A command that leaves a process of another user, and the file with its pid."""
+        """Returns a command that leaves a process of another user, and the file with its pid."""
         if not can_call(give_up_other_users):
             self.skipTest("mount namespaces are not permitted here")
         helper = self.folder / "helper"

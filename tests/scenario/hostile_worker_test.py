@@ -1,4 +1,4 @@
-"""Workers that write where they should not: in the control page and for their error files.
+"""Workers that write to forbidden places: in the control page and through their error files.
 
 The run continues by its rules: the damage is a failure of that worker and costs a restart, and the
 output shows no file that the worker must not read.

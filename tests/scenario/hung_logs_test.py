@@ -1,7 +1,7 @@
-"""Log files on a file system that hangs: the run is supervised and ended as without them.
+"""Log files on a file system that hangs do not affect supervision and end of a run.
 
-A small ext4 on a loop device is frozen, so that whatever writes to it is in uninterruptible sleep.
-Skipped (77) where that is not permitted.
+A small ext4 on a loop device is frozen, so that its writers are in uninterruptible sleep. Skipped
+(77) if that is not permitted.
 
 Usage: hung_logs_test.py DDPRUN
 """

@@ -56,7 +56,7 @@ class Result:
 
 
 def without(folder):
-    """Runs a command where that folder is empty."""
+    """Runs a command with that folder empty."""
     return ["unshare", "--mount", "/bin/sh", "-c", f'mount -t tmpfs none {folder} && exec "$@"',
             "sh"]
 
@@ -69,8 +69,8 @@ class InheritedTest(unittest.TestCase):
         self.addCleanup(end_children)
 
     def run_ddprun(self, script, prepare, options=(), wrapper=(), stop_when=None):
-        """`prepare` is called between fork and exec. With `stop_when`, a file, SIGTERM is sent
-        once it is there."""
+        """`prepare` is called between fork and exec. With `stop_when`, a file, SIGTERM is sent once
+        it exists."""
         output = self.folder / "output"
         with output.open("wb") as file:
             process = subprocess.Popen(
@@ -93,7 +93,7 @@ class InheritedTest(unittest.TestCase):
                       usage.ru_utime + usage.ru_stime)
 
     def check_row(self, name, prepare, wrapper=(), works=None, sees_output=True):
-        """`works`: True if the run has to work; None if it may be refused, too."""
+        """`works`: True if the run must work; None if it may be rejected, too."""
         if not works and not self.is_any_program_possible(prepare, wrapper):
             print(f"skipped: {name}: no program can be started")
             return
@@ -105,7 +105,7 @@ class InheritedTest(unittest.TestCase):
             self.check_stop(prepare, wrapper, works)
 
     def is_any_program_possible(self, prepare, wrapper):
-        """False if not even the dynamic linker works."""
+        """Returns False if not even the dynamic linker works."""
         version = subprocess.run([*wrapper, DDPRUN, "--version"], stdin=subprocess.DEVNULL,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                  preexec_fn=prepare, restore_signals=False, check=False,
@@ -113,7 +113,7 @@ class InheritedTest(unittest.TestCase):
         return version.returncode in {0, 1}
 
     def check_error(self, result, sees_output):
-        """That of a run that does not start its workers."""
+        """Checks the error of a run that does not start its workers."""
         self.assertGreater(result.exit_code, 0, result.output)
         if not sees_output:
             return

@@ -46,7 +46,7 @@ class InterruptTest(unittest.TestCase):
         return node
 
     def text(self, node):
-        """Its lines as they are, however the terminal broke them."""
+        """Its lines without the line breaks of the terminal."""
         return node.bytes.decode(errors="replace").replace("\r\n", "\n")
 
     def wait_for(self, node, text):

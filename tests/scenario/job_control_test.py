@@ -41,7 +41,7 @@ def wait_until(condition, what):
 
 
 def is_stopped(pid):
-    """By a signal, or with its cgroup."""
+    """Stopped by a signal, or with its cgroup."""
     state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     cgroup = cgroup_of(pid)
     if state == "T" or cgroup is None:
@@ -72,11 +72,11 @@ class JobControlTest(unittest.TestCase):
         self.addCleanup(self.shell.close)
 
     def check_that_nothing_is_left(self):
-        """Of a run whose shell has gone; what ends by itself gets the time for it."""
+        """Of a run whose shell has exited; processes that end by themselves get time for it."""
         self.assertEqual(end_children(TIME_LIMIT), [])
 
     def start(self, script, *options):
-        """Two workers in the foreground of the shell; returns the pids in `names` files."""
+        """Starts two workers in the foreground of the shell; returns the pids in `names` files."""
         (self.folder / "worker.sh").write_text(script)
         command = [DDPRUN, "--nproc_per_node=2", "--events=events", *options]
         self.shell.send(" ".join(command) + " --no_python sh worker.sh\n")

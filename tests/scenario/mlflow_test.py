@@ -76,7 +76,7 @@ class Training:
         self.process.stdout.close()
 
     def result(self):
-        """Step and hash of the parameters at the end."""
+        """Step and hash of the final parameters."""
         return re.search(r"step (\d+) after .* parameters (\w+)", self.output).groups()
 
 
@@ -140,7 +140,7 @@ class MlflowTest(unittest.TestCase):
         return [line for line in lines if line["event"] == event]
 
     def expected_points(self):
-        """Steps that were done twice have the same result."""
+        """Repeated steps have the same result."""
         losses = {line["step"]: line["loss"] for line in self.lines("step")}
         return sorted(point for point in losses.items() if point[0] % EVERY == 0)
 
@@ -150,7 +150,7 @@ class MlflowTest(unittest.TestCase):
         self.assertEqual({round(value, 9) for _, value in self.history("Loss/test")}, tests)
 
     def check_result(self, training):
-        """The result equals that of a training that reports to no server."""
+        """Checks that the result equals that of a training without a server."""
         step, parameters = training.result()
         plain = self.start(TRAINER, [*ENDLESS, f"--max_steps={step}"])
         self.assertEqual(plain.end(), 0, plain.output)

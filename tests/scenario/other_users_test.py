@@ -43,7 +43,7 @@ except OSError:
 
 
 def answer(port, user):
-    """What a client of this user gets from the store; empty if it is refused."""
+    """Returns the response of the store to a client of this user; empty if it is rejected."""
     done = subprocess.run([sys.executable, "-c", ASKING, str(port), str(user)],
                           stdout=subprocess.PIPE, timeout=TIME_LIMIT, check=True)
     return done.stdout

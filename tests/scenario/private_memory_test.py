@@ -112,21 +112,21 @@ class PrivateMemoryTest(unittest.TestCase):
         return process
 
     def start_node(self, number, trust, *command):
-        """The first is 2."""
+        """The first number is 2."""
         return self.start(
             "--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d", trust,
             f"--rdzv_endpoint=127.0.0.2:{self.port}", f"--local_addr=127.0.0.{number}",
             f"--rdzv_conf=is_host={int(number == 2)}", "--no_python", *command)
 
     def run_nodes(self, trust, *command):
-        """The output of both."""
+        """Returns the output of both nodes."""
         nodes = [self.start_node(number, trust, *command) for number in (2, 3)]
         output = [node.communicate(timeout=TIME_LIMIT)[0] for node in nodes]
         self.assertEqual([node.returncode for node in nodes], [0, 0], output)
         return "".join(output)
 
     def read_to(self, node, words):
-        """The line with them."""
+        """Returns the line with the results."""
         lines = []
         while not lines or words not in lines[-1]:
             lines.append(node.stdout.readline())

@@ -116,7 +116,7 @@ class Kubernetes(unittest.TestCase):
         self.assertIn(f"--nnodes={job['completions']}", self.pod["containers"][0]["command"])
 
     def secret_folder(self):
-        """Where the pods find the secret, which no other user of the pod may read."""
+        """The pods' folder of the secret, which other users of the pod cannot read."""
         secret = next(volume for volume in self.pod["volumes"] if "secret" in volume)
         self.assertEqual(secret["secret"]["defaultMode"], 0o400)
         mounts = self.pod["containers"][0]["volumeMounts"]

@@ -1,7 +1,7 @@
 """ddprun under a real Slurm, with several nodes on this machine.
 
-Usage: slurm_test.py DDPRUN SOURCE_FOLDER. Ends with 77 (skipped) where there is no slurmd or no
-root. All cases run at the same time, as Slurm looks at time limits twice a minute only.
+Usage: slurm_test.py DDPRUN SOURCE_FOLDER. Exits with 77 (skipped) without slurmd or root. All cases
+run concurrently, since Slurm checks time limits only twice a minute.
 """
 import concurrent.futures
 import os
@@ -61,7 +61,7 @@ class SlurmTest(unittest.TestCase):
         return self.start("srun", *ONE_EACH, *arguments)
 
     def sbatch(self, *arguments):
-        """The number of the job, with the example's script."""
+        """Submits the example's script; returns the number of the job."""
         text = run(["sbatch", "--parsable", f"--output={self.folder}/job.%j", *arguments],
                    cwd=self.folder,
                    env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"})
@@ -71,7 +71,7 @@ class SlurmTest(unittest.TestCase):
         return "".join(path.read_text() for path in sorted(self.folder.glob("job.*")))
 
     def wait_for_end(self, job):
-        """What scontrol says of a job that has ended."""
+        """Returns scontrol's data of a job that has ended."""
         def ended():
             said = CLUSTER.job(job)
             return said["JobState"] in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED") and said

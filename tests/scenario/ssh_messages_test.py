@@ -24,7 +24,7 @@ class BeforeTheStart(SshTest):
         self.assertNotIn("rank", run.text())
 
     def answers(self, *arguments):
-        """Exit codes and standard error of a run, its dry run and a check of the file."""
+        """Returns exit codes and standard error of a run, its dry run and a check of the file."""
         commands = (["--config=cluster.json", "--ssh", *arguments],
                     ["--config=cluster.json", "--ssh", "--dry_run", *arguments],
                     ["config", "check", "cluster.json", "--ssh", *arguments])

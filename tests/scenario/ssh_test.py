@@ -135,7 +135,7 @@ class TwoNodes(SshTest):
         self.assertIn("lost: the connection by ssh has ended", run.text())
 
     def test_no_stream_contains_the_task_of_a_started_agent(self):
-        """It has the secret of the run."""
+        """The task contains the secret of the run."""
         self.config(BUSY)
         run = self.start()
         run.wait_for("rank 0 of 2")
@@ -262,7 +262,7 @@ class ManyNodes(SshTest):
     count = 34  # more than are opened at the same time
 
     def start_slowly(self):
-        """Each ssh notes when it begins, waits for a file, and notes when it connects."""
+        """Each ssh records its start, waits for a file, and records its connection."""
         ssh = self.folder / "ssh"
         ssh.write_text("#!/bin/sh\necho begun >>log\n"
                        "while [ ! -e connect ]; do sleep 0.05; done\n"

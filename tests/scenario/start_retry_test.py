@@ -1,7 +1,7 @@
-"""Workers that cannot be started for a while: the program is being written or replaced, no process
-may be forked, or the disk is full.
+"""Workers that temporarily cannot be started: the program is being written or replaced, processes
+cannot be forked, or the disk is full.
 
-Errors that pass cost no restart beyond the one at which they occur; errors that persist cost one
+Temporary errors cost no restart beyond the one at which they occur; persistent errors cost one
 each; a program that has never run and cannot run ends the run at once.
 
 Usage: start_retry_test.py DDPRUN
@@ -45,7 +45,7 @@ def in_time(condition, name):
 
 
 class Run:
-    """A ddprun in a folder of its own, which has its program."""
+    """A ddprun in a folder of its own, with its program."""
 
     def __init__(self, folder, options, then="", cgroup=None):
         self.folder = folder

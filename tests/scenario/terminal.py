@@ -1,4 +1,4 @@
-"""A pseudo terminal with a program on it, and what its screen shows."""
+"""A pseudo terminal with a program on it, and the content of its screen."""
 import fcntl
 import os
 import pty
@@ -13,7 +13,7 @@ TIME_LIMIT = 60.0
 
 
 class Screen:
-    """Rows of text, by the few escape sequences that ddprun sends; nothing ever scrolls off."""
+    """Rows of text, with the few escape sequences that ddprun sends; rows never scroll off."""
 
     def __init__(self, columns):
         self.columns = columns
@@ -82,12 +82,12 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def hang_up(self):
-        """What happens when somebody closes the window."""
+        """Closes the terminal like a closed window."""
         os.close(self._master)
         self._master = -1
 
     def read_until(self, condition, what):
-        """Reads on until the condition is true; fails after TIME_LIMIT or at the terminal's end."""
+        """Reads until the condition is true; fails after TIME_LIMIT or at the terminal's end."""
         until = time.monotonic() + TIME_LIMIT
         while not condition():
             if time.monotonic() > until or not self._read(until):
@@ -95,7 +95,8 @@ class Terminal:
                 raise AssertionError(f"{what} did not come about; the screen:\n{screen}")
 
     def read_to_end(self):
-        """Reads until nobody has the terminal open and returns the exit status (waitpid's)."""
+        """Reads until the terminal is closed by all processes; returns the exit status (waitpid's).
+        """
         until = time.monotonic() + TIME_LIMIT
         while self._master >= 0 and self._read(until):
             pass

@@ -79,7 +79,7 @@ class WorkerFilesTest(unittest.TestCase):
                 env={**os.environ, **variables}, umask=0o022, preexec_fn=prepare)
 
     def run_ddprun(self, script, *options, **settings):
-        """Returns the exit code and all that the run has written for people and programs."""
+        """Returns the exit code and all output of the run, including events and files."""
         process = self.start(script, *options, **settings)
         try:
             code = process.wait(TIME_LIMIT)
@@ -181,7 +181,7 @@ class WorkerFilesTest(unittest.TestCase):
         self.assertEqual(1, len(list(self.home.glob("logs/*/attempt_1/0/stdout.log"))))
 
     def swap_temporary_folder(self):
-        """A script whose user puts a folder of root's in the place of the temporary one."""
+        """A script whose user replaces the temporary folder by one of root."""
         precious = self.home / "precious"
         precious.mkdir()
         (precious / "file").write_text("of root")

@@ -1,10 +1,10 @@
-"""A port at which a program of a test is to listen."""
+"""A free port for a program of a test to listen at."""
 import socket
 
 
 class FreePort:
-    """Kept until it is closed: nobody else gets it by chance before the one for whom it is meant
-    asks for it, or between two who are to have it in turn. One of `candidates`; 0: any."""
+    """Reserved until it is closed: no other process gets it by chance before its program binds it,
+    or between two programs that use it in turn. One of `candidates`; 0: any."""
 
     def __init__(self, candidates=(0,)):
         self.holder = socket.socket()

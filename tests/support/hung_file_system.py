@@ -1,5 +1,5 @@
-"""A FUSE file system with one file, of which no read ever returns: its reader is in state D as on
-a dead NFS server, and not even SIGKILL ends it. Needs root and /dev/fuse."""
+"""A FUSE file system with one file whose reads never return: its reader is in state D like on a
+dead NFS server, and not even SIGKILL ends it. Needs root and /dev/fuse."""
 import ctypes
 import errno
 import os
@@ -27,7 +27,7 @@ def attributes(node):
 
 
 class HungFileSystem:
-    """Mounted until close(), which lets the readers go. Raises OSError if it cannot be mounted."""
+    """Mounted until close(), which releases the readers. Raises OSError if it cannot be mounted."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -1,4 +1,4 @@
-"""A real MLflow tracking server for tests and benchmarks, in a folder of its own."""
+"""A real MLflow tracking server for tests and benchmarks, in its own folder."""
 import http.server
 import os
 import pathlib
@@ -23,7 +23,7 @@ def await_true(condition, what, limit=60):
 
 
 class MlflowServer:
-    """Needs an interpreter that has MLflow. Keeps its data when it is killed and started again."""
+    """Needs an interpreter with MLflow. Keeps its data when it is killed and started again."""
 
     def __init__(self, folder, port):
         self.folder = pathlib.Path(folder)
@@ -53,7 +53,7 @@ class MlflowServer:
             return False
 
     def signal(self, number):
-        """To all of its processes."""
+        """Sends the signal to all of its processes."""
         os.killpg(self.process.pid, number)
 
     def kill(self):

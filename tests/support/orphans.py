@@ -1,5 +1,4 @@
-"""What a run leaves behind. Processes whose parents are gone become children of the test, which
-finds and ends them."""
+"""Leftovers of a run. Orphans become children of the test, which finds and ends them."""
 import ctypes
 import os
 import pathlib
@@ -11,14 +10,14 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans():
-    """Makes the processes of a run whose parents are gone children of this one."""
+    """Makes orphans of a run children of this process."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
 def living_children():
-    """Process ids and command lines of this process' children that have not ended."""
+    """Returns ids and command lines of this process' running children."""
     children = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -33,8 +32,8 @@ def living_children():
 
 
 def end_children(time_limit=0.0):
-    """Kills all children that have not ended by themselves in time, and their children; returns
-    what they were."""
+    """Kills all children that have not ended in time, and their children; returns their command
+    lines."""
     deadline = time.monotonic() + time_limit
     left = []
     while children := living_children():

@@ -1,4 +1,4 @@
-"""Seccomp filters that refuse single system calls, as sandboxes do."""
+"""Seccomp filters that reject single system calls, like sandboxes."""
 import ctypes
 import errno
 import subprocess
@@ -23,7 +23,7 @@ class Program(ctypes.Structure):
 
 
 def numbers_of(names):
-    """The numbers of the system calls that this architecture has, by name."""
+    """Returns the numbers of the system calls of this architecture, by name."""
     lines = "".join(f'"{name}" SYS_{name}\n' for name in names)
     text = subprocess.run(["cc", "-E", "-P", "-"], input="#include <sys/syscall.h>\n" + lines,
                           capture_output=True, text=True, check=True).stdout
@@ -32,9 +32,8 @@ def numbers_of(names):
 
 
 def refuse(number, error=errno.EPERM, first_argument=None):
-    """From now on, system call `number` of this process and of those it starts fails with
-    `error`; if `first_argument` is given, only with that one. For the time between fork and
-    exec."""
+    """Makes system call `number` of this process and its later children fail with `error`; if
+    `first_argument` is given, only with that argument. To be called between fork and exec."""
     program = [(LOAD_WORD, 0, 0, NUMBER_OFFSET)]
     if first_argument is None:
         program += [(JUMP_IF_EQUAL, 0, 1, number)]

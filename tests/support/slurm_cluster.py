@@ -1,6 +1,6 @@
-"""A Slurm cluster on this machine: a real slurmctld, and a slurmd for each node, with a host name,
-an address and files of their own. Everything is in namespaces that end with the test, and nothing
-of an installed Slurm's configuration is used or changed."""
+"""A Slurm cluster on this machine: a real slurmctld, and a slurmd for each node, with its own host
+name, address and files. All processes are in namespaces that end with the test; an installed Slurm
+is neither used nor changed."""
 import contextlib
 import os
 import pathlib
@@ -59,8 +59,8 @@ def missing():
 
 
 def enter_namespaces():
-    """Starts this program again, in namespaces of its own. The first process there reaps orphans,
-    and all others end with it."""
+    """Starts this program again in its own namespaces. Their first process reaps orphans, and all
+    others end with it."""
     if INSIDE in os.environ:
         return
     os.environ[INSIDE] = "1"
@@ -70,7 +70,7 @@ def enter_namespaces():
 
 
 class Command:
-    """A program that was started on the cluster. Its output goes to a file."""
+    """A program started on the cluster. Its output goes to a file."""
 
     def __init__(self, arguments, folder, environment):
         self.arguments = arguments
@@ -87,13 +87,13 @@ class Command:
         return wait_until(lambda: re.search(pattern, self.text()), self.text)
 
     def wait(self):
-        """The exit code."""
+        """Returns the exit code."""
         wait_until(lambda: self.process.poll() is not None, self.text)
         return self.process.returncode
 
 
 def wait_until(condition, describe):
-    """What the condition gives once that is true."""
+    """Returns the result of the condition once it is true."""
     deadline = time.monotonic() + TIME_LIMIT
     while not (found := condition()):
         if time.monotonic() > deadline:
@@ -122,8 +122,8 @@ class SlurmCluster:
         wait_until(lambda: self.count("idle") == node_count, self.describe)
 
     def make_network(self):
-        """The nodes share the loopback device, each with an address there. Slurm looks up none of
-        127.0.0.0/8."""
+        """The nodes share the loopback device, each with an address on it. Slurm does not look up
+        addresses of 127.0.0.0/8."""
         run(["hostname", "login"])
         run(["ip", "link", "set", "lo", "up"])
         hosts = "127.0.0.1 localhost\n"
@@ -137,7 +137,7 @@ class SlurmCluster:
         return f"10.77.0.{self.nodes.index(name) + 2 if name in self.nodes else 1}"
 
     def start_node(self, node):
-        """With a host name of its own, by which its processes are known, too."""
+        """With its own host name, which also marks its processes."""
         self.start_daemon(node, ["unshare", "--uts", "/bin/sh", "-c",
                                  'hostname "$0" && exec slurmd -D -N "$0"', node])
 
@@ -147,7 +147,7 @@ class SlurmCluster:
                                                   stderr=log)
 
     def kill_node(self, node):
-        """As if its power had failed."""
+        """Like a loss of power."""
         place = os.readlink(f"/proc/{self.daemons[node].pid}/ns/uts")
         while pids := [pid for pid in processes() if namespace_of(pid) == place]:
             for pid in pids:
@@ -168,7 +168,7 @@ class SlurmCluster:
         return run(["sinfo", "--Node"]) + logs
 
     def job(self, number):
-        """What scontrol says of it, by name."""
+        """Returns scontrol's data of the job, by name."""
         text = run(["scontrol", "--oneliner", "show", "job", str(number)])
         return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
@@ -179,7 +179,8 @@ class SlurmCluster:
             daemon.wait(TIME_LIMIT)
 
     def left_over(self):
-        """Command lines of processes that neither Slurm's daemons nor the test need."""
+        """Returns command lines of processes that belong neither to Slurm's daemons nor to the
+        test."""
         needed = {1, os.getpid(), *(daemon.pid for daemon in self.daemons.values())}
         found = []
         for pid in processes():
@@ -201,7 +202,7 @@ def namespace_of(pid):
 
 
 def run(arguments, **more):
-    """What it prints; it must succeed."""
+    """Returns its output; it must succeed."""
     done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=TIME_LIMIT, **more)
     if done.returncode != 0:

@@ -97,7 +97,7 @@ class SshHosts:
         raise AssertionError("sshd: " + (self.folder / "sshd.log").read_text())
 
     def section(self, **more):
-        """The section "ssh" of a configuration file."""
+        """Returns the section "ssh" of a configuration file."""
         return {"port": self.port, "user": getpass.getuser(),
                 "options": ["-F", str(self.folder / "ssh_config")],
                 "forward_variables": [MARKER], **more}
@@ -109,7 +109,7 @@ class SshHosts:
         self.held_port.close()
 
     def processes(self):
-        """Command lines by process, without sshd and its sessions."""
+        """Returns command lines by process id, without sshd and its sessions."""
         found = {}
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -121,7 +121,7 @@ class SshHosts:
         return found
 
     def agents(self):
-        """Processes of agents, each with its supervisor, which sshd has started."""
+        """Returns processes of agents, each with its supervisor, which sshd has started."""
         parents = {pid: parent_of(pid) for pid, command in self.processes().items()
                    if command.endswith("ddprun agent-over-ssh")}
         # A process between its fork by an agent and its exec has the command line, too.
@@ -129,20 +129,20 @@ class SshHosts:
                 if parent in parents and parents[parent] not in parents}
 
     def agent_of(self, node):
-        """The agent's process. sshd has set the address of the node in its environment."""
+        """Returns the agent's process. sshd has set the address of the node in its environment."""
         address = self.addresses[node].encode()
         [agent] = [pid for pid in self.agents()
                    if address in pathlib.Path(f"/proc/{pid}/environ").read_bytes()]
         return agent
 
     def client_of(self, node):
-        """The process of ssh for this node."""
+        """Returns the process of ssh for this node."""
         [client] = [pid for pid, command in self.processes().items()
                     if f" -- {self.addresses[node]} " in command]
         return client
 
     def is_marked(self, process):
-        """Looks at the environment, or at the parents of a ddprun whose secret hides it."""
+        """Checks the environment, or the parents of a ddprun whose secret hides it."""
         try:
             variables = (process / "environ").read_bytes().split(b"\0")
             return f"{MARKER}={self.folder}".encode() in variables
@@ -155,7 +155,7 @@ class SshHosts:
         return pid == os.getpid()
 
     def left_over(self):
-        """Waits for the end of all processes and returns those that still run at the time limit."""
+        """Waits for the end of all processes and returns those that run at the time limit."""
         until = time.monotonic() + TIME_LIMIT
         while self.processes() and time.monotonic() < until:
             time.sleep(0.02)

@@ -1,6 +1,6 @@
-"""prepare_text makes token files that hold the text, the same each time, which gpt2 reads.
+"""prepare_text creates deterministic token files with the text, which gpt2 reads.
 
-    prepare_text_test.py GPT2
+prepare_text_test.py GPT2
 """
 import collections
 import importlib.machinery
@@ -32,7 +32,7 @@ def load_script():
 
 
 def naive_merges(words, vocabulary):
-    """The definition: all pairs are counted anew for each merge."""
+    """The definition: all pairs are counted again for each merge."""
     words = {tuple(word): count for word, count in words.items()}
     merges = []
     while 256 + len(merges) + 1 < vocabulary:
