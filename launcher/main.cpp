@@ -64,7 +64,7 @@ bool is_colored_terminal(int fd) {
 }
 
 /// Returns true if the terminal supports escape sequences that move the cursor.
-bool is_terminal_known() {
+bool can_move_cursor() {
   const auto name = process_environment("TERM").value_or("");
   return !name.empty() && name != "dumb";
 }
@@ -114,7 +114,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
     if (log_level < LogLevel::warn) return;
     sinks.take(Warning{std::string(line)}, std::chrono::system_clock::now());
   };
-  OutputRouter router(context.get_executor(), {.can_redraw = is_terminal_known()}, log);
+  OutputRouter router(context.get_executor(), {.can_redraw = can_move_cursor()}, log);
   ConsoleSink console(
       ConsoleSettings{.level = level.value_or(default_level),
                       .node = plan.nodes ? plan.nodes->name : "0",
@@ -134,7 +134,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
     log(LogLevel::warn,
         "LOGLEVEL=" + level_name + " is ignored: must be DEBUG, INFO, WARNING, ERROR or CRITICAL");
   }
-  std::optional<HeldSignals> until_the_agent_takes_them(std::in_place);
+  std::optional<HeldSignals> held_signals(std::in_place);
   RunFolder folder(plan);
   Containment containment(
       {.temporary_folder = folder.is_kept() ? std::filesystem::path() : folder.path(),
@@ -142,7 +142,7 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
        .program = "/proc/self/exe"},
       log);
   Agent agent(context.get_executor(), plan, folder, containment, router, sinks);
-  until_the_agent_takes_them.reset();
+  held_signals.reset();
   int exit_code = kExitFailure;
   std::exception_ptr failure;
   auto main_task = [&]() -> boost::asio::awaitable<void> {
@@ -176,13 +176,14 @@ int refuse(const UsageProblem& problem, const Invocation& invocation, const Read
 }
 
 /// Ends a command that starts no workers.
-int give(const std::variant<std::string, UsageProblem>& answer, const Invocation& invocation) {
+int end_command(const std::variant<std::string, UsageProblem>& answer,
+                const Invocation& invocation) {
   const auto* problem = std::get_if<UsageProblem>(&answer);
   return problem == nullptr ? print(std::get<std::string>(answer)) : refuse(*problem, invocation);
 }
 
 /// Prints the text even if there are problems, since it may show their cause.
-int give(const ConfigAnswer& answer, const Invocation& invocation) {
+int end_command(const ConfigAnswer& answer, const Invocation& invocation) {
   print(answer.text);
   for (const auto& note : answer.notes) {
     std::fputs((invocation.name + ": " + printable(note) + "\n").c_str(), stderr);
@@ -209,7 +210,7 @@ std::variant<std::string, UsageProblem> summarize_start(const std::vector<std::s
 int launch(const Invocation& invocation, const std::vector<std::string>& arguments,
            const ConfigLoader& load_config, const Reader& reader = {}) {
   if (const auto answer = run_keygen_command(arguments, invocation)) {
-    return give(*answer, invocation);
+    return end_command(*answer, invocation);
   }
   OptionSources sources{.config = load_config};
   // torchrun ignores schedulers, and scripts that call it under one rely on that.
@@ -219,7 +220,7 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
   if (const auto answer =
           run_config_command(arguments, process_environment, sources, invocation,
                              {.here = summarize_run, .over_ssh = summarize_start})) {
-    return give(*answer, invocation);
+    return end_command(*answer, invocation);
   }
   const auto command_line = parse_command_line(
       arguments, process_environment, terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal),
@@ -284,7 +285,7 @@ int run_command(const Invocation& invocation, const std::vector<std::string>& ar
 }  // namespace ddprun
 
 int main(int argc, char** argv) {
-  if (argc > 0 && ddprun::is_guardian(argv[0])) return ddprun::be_guardian();
+  if (argc > 0 && ddprun::is_guardian(argv[0])) return ddprun::run_guardian();
   if (argc > 0 && ddprun::is_symbol_reader(argv[0])) return ddprun::run_symbol_reader();
   ddprun::reset_inherited_state();
   const auto invocation = ddprun::invocation_of(argc > 0 ? argv[0] : "");

@@ -42,7 +42,7 @@ bool asks_for_stacks(int signal) {
 }
 
 /// nohup ignores SIGHUP so that the run survives its terminal.
-bool is_hang_up_ignored() {
+bool is_sighup_ignored() {
   struct sigaction action {};
   return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
@@ -59,12 +59,12 @@ class Agent::Impl {
         containment_(containment),
         router_(router),
         events_(events),
-        surroundings_{executor_, plan, folder, containment, router, events},
-        run_(surroundings_),
+        context_{executor_, plan, folder, containment, router, events},
+        run_(context_),
         signals_(executor_),
         guardian_watch_(executor_, containment, events) {
     for (const int signal : plan.options.signals_to_handle) {
-      if (signal != SIGHUP || !is_hang_up_ignored()) signals_.add(signal);
+      if (signal != SIGHUP || !is_sighup_ignored()) signals_.add(signal);
     }
     for (const int signal : other_signals()) {
       if (!is_handled(signal)) signals_.add(signal);
@@ -75,29 +75,29 @@ class Agent::Impl {
   asio::awaitable<RunFinished> run() {
     guardian_watch_.start();
     // Signals are handled during the whole run; the group waits for both coroutines.
-    auto start_notice = [this](std::uint16_t port) { tell_of_start(port); };
+    auto start_notice = [this](std::uint16_t port) { report_start(port); };
     auto end = asio::co_spawn(executor_, run_.run(std::move(start_notice)), asio::deferred);
     auto watch = asio::co_spawn(executor_, watch_signals(), asio::deferred);
     auto both = asio::experimental::make_parallel_group(std::move(end), std::move(watch));
     auto ended = co_await both.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
     if (const std::exception_ptr& failure = std::get<1>(ended)) std::rethrow_exception(failure);
     const RunFinished finished = std::get<2>(ended);
-    tell(finished);
+    report(finished);
     co_return finished;
   }
 
  private:
-  void tell_of_start(std::uint16_t port) {
-    tell(RunStarted{.run_id = plan_.run_id,
-                    .program = plan_.options.program,
-                    .local_world_size = static_cast<int>(plan_.workers.size()),
-                    .store = store_text(plan_, port),
-                    .log_folder = folder_.is_kept() && has_stream_files(plan_)
-                                      ? folder_.path()
-                                      : std::filesystem::path(),
-                    .has_to_meet = plan_.nodes.has_value()});
-    for (const auto& note : plan_.notes) tell(Note{note});
-    for (const auto& warning : plan_.warnings) tell(Warning{warning});
+  void report_start(std::uint16_t port) {
+    report(RunStarted{.run_id = plan_.run_id,
+                      .program = plan_.options.program,
+                      .local_world_size = static_cast<int>(plan_.workers.size()),
+                      .store = store_text(plan_, port),
+                      .log_folder = folder_.is_kept() && has_stream_files(plan_)
+                                        ? folder_.path()
+                                        : std::filesystem::path(),
+                      .has_to_meet = plan_.nodes.has_value()});
+    for (const auto& note : plan_.notes) report(Note{note});
+    for (const auto& warning : plan_.warnings) report(Warning{warning});
   }
 
   asio::awaitable<void> watch_signals() {
@@ -110,7 +110,7 @@ class Agent::Impl {
       } else if (asks_for_stacks(signal)) {
         take_stacks(signal);
       } else {
-        tell(SignalReceived{.signal = signal, .action = "forwarded to the workers"});
+        report(SignalReceived{.signal = signal, .action = "forwarded to the workers"});
         run_.forward(signal);
       }
     }
@@ -118,9 +118,9 @@ class Agent::Impl {
 
   void take_stacks(int signal) {
     const bool has_workers = run_.take_stacks("asked for by " + signal_name(signal));
-    tell(SignalReceived{.signal = signal,
-                        .action = has_workers ? "taking the stacks of the workers"
-                                              : "there are no workers to take the stacks of"});
+    report(SignalReceived{.signal = signal,
+                          .action = has_workers ? "taking the stacks of the workers"
+                                                : "there are no workers to take the stacks of"});
   }
 
   bool is_handled(int signal) const {
@@ -130,35 +130,35 @@ class Agent::Impl {
 
   void suspend_run() {
     if (const auto objection = run_.objection_to_suspension(); !objection.empty()) {
-      return tell(SignalReceived{.signal = SIGTSTP, .action = "not suspended: " + objection});
+      return report(SignalReceived{.signal = SIGTSTP, .action = "not suspended: " + objection});
     }
-    tell(SignalReceived{.signal = SIGTSTP, .action = "suspending the workers until SIGCONT"});
+    report(SignalReceived{.signal = SIGTSTP, .action = "suspending the workers until SIGCONT"});
     signals_.remove(SIGTSTP);
     const auto duration = suspend(containment_, router_);
     signals_.add(SIGTSTP);
-    tell(Note{"the workers go on after " +
-              std::to_string(std::chrono::round<std::chrono::seconds>(duration).count()) + " s"});
+    report(Note{"the workers go on after " +
+                std::to_string(std::chrono::round<std::chrono::seconds>(duration).count()) + " s"});
   }
 
   /// The first signal stops the workers in an orderly way, the second one kills them.
   void handle_stop_signal(int signal) {
     switch (stop_requests_.take(signal, StopRequests::Clock::now())) {
       case StopRequests::Meaning::stop:
-        tell(SignalReceived{
+        report(SignalReceived{
             .signal = signal,
             .action = describe_stop(plan_.options.shutdown_timeout,
                                     signal == SIGINT ? std::chrono::seconds(0) : kOneStopRequest)});
         return run_.stop(signal, true);
       case StopRequests::Meaning::repeated:
         if (std::exchange(is_repetition_told_, true)) return;
-        return tell(SignalReceived{.signal = signal, .action = "already stopping the workers"});
+        return report(SignalReceived{.signal = signal, .action = "already stopping the workers"});
       case StopRequests::Meaning::kill:
-        tell(SignalReceived{.signal = signal, .action = "killing what is left"});
+        report(SignalReceived{.signal = signal, .action = "killing what is left"});
         return run_.stop(signal, false);
     }
   }
 
-  void tell(const Event& event) { emit(events_, event); }
+  void report(const Event& event) { emit(events_, event); }
 
   asio::any_io_executor executor_;
   const LaunchPlan& plan_;
@@ -166,7 +166,7 @@ class Agent::Impl {
   Containment& containment_;
   OutputRouter& router_;
   EventSink& events_;
-  const AttemptSurroundings surroundings_;
+  const AttemptContext context_;
   Run run_;
   asio::signal_set signals_;
   GuardianWatch guardian_watch_;

@@ -30,7 +30,7 @@ namespace {
 constexpr auto kCulpritGrace = std::chrono::milliseconds(500);
 
 /// Culprit if the cause is on another node.
-constexpr int kNobodyHere = -1;
+constexpr int kCulpritElsewhere = -1;
 
 using Seconds = std::chrono::duration<double>;
 
@@ -41,22 +41,21 @@ constexpr auto kLongWait = Seconds(30);
 
 class Attempt::Impl {
  public:
-  Impl(const AttemptSurroundings& surroundings, AttemptFacts facts, FailureNotice notice)
-      : surroundings_(surroundings),
+  Impl(const AttemptContext& context, AttemptFacts facts, FailureNotice notice)
+      : context_(context),
         facts_(std::move(facts)),
         notice_(std::move(notice)),
-        retry_(surroundings.executor, facts_.have_workers_started,
-               warnings_to(surroundings.events)),
-        culprit_timer_(surroundings.executor) {}
+        retry_(context.executor, facts_.have_workers_started, warnings_to(context.events)),
+        culprit_timer_(context.executor) {}
 
   asio::awaitable<AttemptEnd> run() {
     auto making = make_files();
     auto page = co_await std::move(making);
     if (page) {
-      auto living = live(std::move(*page));
-      co_await std::move(living);
+      auto running = run_workers(std::move(*page));
+      co_await std::move(running);
     }
-    surroundings_.folder.end_attempt(facts_.attempt);
+    context_.folder.end_attempt(facts_.attempt);
     if (!has_stream_files(plan())) forget_empty_folders();
     co_return std::move(end_);
   }
@@ -76,19 +75,19 @@ class Attempt::Impl {
   void stop(int signal, std::chrono::milliseconds grace) {
     retry_.end();
     if (group_ == nullptr) return;
-    if (course_ == Course::going_on) {
+    if (phase_ == Phase::running) {
       // Shows where a run hangs. Shorter waits are normal.
       record_flights();
       report_stalled(recorded_, kLongWait);
-      begin_orderly_end(signal);
+      begin_stop(signal);
     }
     group_->stop(signal, grace);
   }
 
-  void wind_up(const std::string& reason) {
+  void stop_gracefully(const std::string& reason) {
     retry_.end();
-    if (group_ == nullptr || course_ != Course::going_on) return;
-    begin_orderly_end(SIGTERM);
+    if (group_ == nullptr || phase_ != Phase::running) return;
+    begin_stop(SIGTERM);
     ask_to_stop(group_->running(), reason);
   }
 
@@ -96,25 +95,25 @@ class Attempt::Impl {
     retry_.end();
     if (group_ == nullptr) return;
     note_flights();
-    if (course_ == Course::stopping) group_->abort(kNobodyHere, reason);
-    stop_survivors(kNobodyHere, reason);
+    if (phase_ == Phase::aborted) group_->abort(kCulpritElsewhere, reason);
+    stop_survivors(kCulpritElsewhere, reason);
     if (at_once) group_->stop(SIGKILL, std::chrono::milliseconds(0));
   }
 
  private:
-  enum class Course : std::uint8_t {
-    going_on,
-    winding_up,  ///< the workers were asked to stop; no failure
-    stopping,    ///< the collectives are aborted
+  enum class Phase : std::uint8_t {
+    running,
+    stopping,  ///< the workers were asked to stop; no failure
+    aborted,   ///< the collectives are aborted
   };
 
-  void begin_orderly_end(int signal) {
-    course_ = Course::winding_up;
-    asked_by_ = signal;
+  void begin_stop(int signal) {
+    phase_ = Phase::stopping;
+    stop_signal_ = signal;
   }
 
-  const LaunchPlan& plan() const { return surroundings_.plan; }
-  void tell(const Event& event) { emit(surroundings_.events, event); }
+  const LaunchPlan& plan() const { return context_.plan; }
+  void report(const Event& event) { emit(context_.events, event); }
 
   /// Reports name only folders that remain after the run.
   void forget_empty_folders() {
@@ -159,7 +158,7 @@ class Attempt::Impl {
       for (const auto& worker : workers) {
         rank = facts_.placement.first_rank + worker.local_rank;
         facts_.worker_folders.push_back(
-            surroundings_.folder.make_worker_folder(facts_.attempt, worker.local_rank));
+            context_.folder.make_worker_folder(facts_.attempt, worker.local_rank));
       }
       return std::nullopt;
     } catch (const Error& error) {
@@ -169,10 +168,9 @@ class Attempt::Impl {
   }
 
   /// From the start of the workers to the end of all their processes.
-  asio::awaitable<void> live(control::ControlPage page) {
-    WorkerGroup group(surroundings_.executor, facts_.attempt, surroundings_.containment,
-                      surroundings_.router, std::move(page), warnings_to(surroundings_.events),
-                      plan().stacks);
+  asio::awaitable<void> run_workers(control::ControlPage page) {
+    WorkerGroup group(context_.executor, facts_.attempt, context_.containment, context_.router,
+                      std::move(page), warnings_to(context_.events), plan().stacks);
     group_ = &group;
     co_await start_workers(group);
     are_started_ = true;
@@ -181,15 +179,15 @@ class Attempt::Impl {
     group_ = nullptr;
     keep_flights();
     if (const auto count = swept.ended.size(); count > 0) {
-      tell(Warning{std::to_string(count) + (count == 1 ? " process" : " processes") +
-                   " that the workers had left running " + (count == 1 ? "was" : "were") +
-                   " stopped"});
+      report(Warning{std::to_string(count) + (count == 1 ? " process" : " processes") +
+                     " that the workers had left running " + (count == 1 ? "was" : "were") +
+                     " stopped"});
     }
-    note_left(swept);
+    report_remaining(swept);
   }
 
   asio::awaitable<void> start_workers(WorkerGroup& group) {
-    const auto& router = surroundings_.router;
+    const auto& router = context_.router;
     facts_.standard_input = standard_input_kind();
     facts_.output_terminal = router.terminal_size(StreamKind::standard_output);
     facts_.error_terminal = router.terminal_size(StreamKind::standard_error);
@@ -199,13 +197,13 @@ class Attempt::Impl {
       take_failed_start(*failure);
     } else {
       end_.have_workers_started = true;
-      surroundings_.folder.note_workers_started();
-      for (const auto& worker : std::get<0>(started)) tell(worker);
+      context_.folder.note_workers_started();
+      for (const auto& worker : std::get<0>(started)) report(worker);
     }
   }
 
   void take_failed_start(const WorkerNotStarted& failure) {
-    tell(failure);
+    report(failure);
     if (failure.ends_the_run) {
       end_.not_started = failure;
       return;
@@ -219,23 +217,23 @@ class Attempt::Impl {
     std::map<int, std::size_t> notice;  // rank -> position
     for (const auto& unstarted : end_.exits) notice.emplace(unstarted.rank, notice.size());
     while (true) {
-      const WorkerNews news = co_await group.next();
-      if (std::holds_alternative<NothingLeft>(news)) break;
-      if (const auto* dying = std::get_if<WorkerDying>(&news)) {
+      const WorkerEvent event = co_await group.next();
+      if (std::holds_alternative<AllExited>(event)) break;
+      if (const auto* dying = std::get_if<WorkerDying>(&event)) {
         notice.emplace(dying->rank, notice.size());
-        tell(*dying);
+        report(*dying);
         react_to_failure(dying->rank, dying->error_code,
                          blames_a_peer(dying->error_code, dying->error_message),
                          "rank " + std::to_string(dying->rank) + " has failed");
-      } else if (const auto* exited = std::get_if<WorkerExited>(&news)) {
+      } else if (const auto* exited = std::get_if<WorkerExited>(&event)) {
         notice.emplace(exited->rank, notice.size());
         take_exit(*exited);
-      } else if (const auto* killed = std::get_if<WorkersKilled>(&news)) {
-        course_ = Course::stopping;
-        tell(*killed);
-      } else if (const auto* stacks = std::get_if<StacksTaken>(&news)) {
-        tell(*stacks);
-      } else if (std::holds_alternative<GroupsChanged>(news)) {
+      } else if (const auto* killed = std::get_if<WorkersKilled>(&event)) {
+        phase_ = Phase::aborted;
+        report(*killed);
+      } else if (const auto* stacks = std::get_if<StacksTaken>(&event)) {
+        report(*stacks);
+      } else if (std::holds_alternative<GroupsChanged>(event)) {
         check_early_exit();
       }
     }
@@ -247,7 +245,7 @@ class Attempt::Impl {
   }
 
   /// Workers that could not be killed are already reported by their exits.
-  void note_left(const Swept& swept) {
+  void report_remaining(const Swept& swept) {
     std::vector<std::string> reports;
     for (std::size_t i = 0; i < swept.left.size(); ++i) {
       const auto worker = std::find_if(end_.exits.begin(), end_.exits.end(), [&](const auto& exit) {
@@ -255,23 +253,23 @@ class Attempt::Impl {
       });
       const bool is_worker = worker != end_.exits.end();
       reports.push_back(is_worker ? describe_failure(*worker) : swept.reports[i]);
-      if (!is_worker) tell(Warning{reports.back()});
+      if (!is_worker) report(Warning{reports.back()});
     }
     if (!reports.empty()) end_.still_running = join(reports, "; ");
   }
 
   void take_exit(WorkerExited exit) {
-    const auto& folder = surroundings_.folder;
+    const auto& folder = context_.folder;
     if (folder.is_kept()) {
       exit.log_folder = worker_folder(folder.path(), exit.attempt, exit.local_rank);
     }
     exit.hint = failure_hint(exit, plan(), has_standard_input(plan(), facts_, exit.rank));
     end_.exits.push_back(exit);
-    tell(exit);
+    report(exit);
     if (exit.failed() && !exit.was_stopped) {
       react_to_failure(exit.rank, exit.error_code, is_victim_of_a_peer(exit),
                        describe_failure(exit));
-    } else if (course_ == Course::winding_up && has_crashed(exit)) {
+    } else if (phase_ == Phase::stopping && has_crashed(exit)) {
       stop_survivors(exit.rank, describe_failure(exit) + " when it was asked to stop");
     } else {
       check_early_exit();
@@ -281,7 +279,7 @@ class Attempt::Impl {
   /// Detects a worker that ended successfully while other ranks wait for it. The flights at the
   /// first failure are preferred: ranks that waited then may have failed since.
   void check_early_exit() {
-    if (course_ != Course::going_on || end_.exits.empty()) return;
+    if (phase_ != Phase::running || end_.exits.empty()) return;
     auto early_exit = find_early_exit(end_.exits, end_.flights);
     if (!early_exit) {
       // Some of the waiting ranks may have entered the collective after the first failure.
@@ -299,7 +297,7 @@ class Attempt::Impl {
 
   /// Returns true if a worker that was asked to stop ended by anything but that request.
   bool has_crashed(const WorkerExited& exit) const {
-    const bool is_by_request = exit.signal == asked_by_ || exit.exit_code == 128 + asked_by_;
+    const bool is_by_request = exit.signal == stop_signal_ || exit.exit_code == 128 + stop_signal_;
     return exit.failed() && !is_by_request;
   }
 
@@ -311,7 +309,7 @@ class Attempt::Impl {
     if (code == Errc::timeout) set_late_ranks();
     if (!is_victim) return stop_survivors(rank, reason);
     check_early_exit();
-    if (course_ == Course::stopping || std::exchange(awaits_culprit_, true)) return;
+    if (phase_ == Phase::aborted || std::exchange(awaits_culprit_, true)) return;
     culprit_timer_.start(RunClock::now() + kCulpritGrace, [this, rank, reason] {
       if (group_ != nullptr) stop_survivors(rank, reason);
     });
@@ -319,7 +317,7 @@ class Attempt::Impl {
 
   /// Records the progress at the first failure, before the others are aborted.
   void note_flights() {
-    if (course_ != Course::going_on || !end_.flights.empty()) return;
+    if (phase_ != Phase::running || !end_.flights.empty()) return;
     record_flights();
     end_.flights = recorded_;
     report_stalled(end_.flights, Seconds(0));
@@ -345,46 +343,46 @@ class Attempt::Impl {
 
   /// Writes the last recorded flights to the log folder, after all processes have ended.
   void keep_flights() {
-    if (!surroundings_.folder.is_kept()) return;
+    if (!context_.folder.is_kept()) return;
     for (const auto& flights : recorded_) {
       const auto index = static_cast<std::size_t>(flights.rank - facts_.placement.first_rank);
       const auto file = facts_.worker_folders[index] / kFlightsFile;
       const auto problem =
           write_flights(file, flights_document(flights, facts_.attempt, recorded_at_));
-      if (!problem.empty()) return tell(Warning{problem});
+      if (!problem.empty()) return report(Warning{problem});
     }
   }
 
   void report_stalled(const std::vector<RankFlights>& flights, Seconds at_least) {
     for (const auto& stalled : find_stalled_collectives(flights)) {
       if (stalled.waited_seconds >= at_least.count())
-        tell(CollectiveStalled{.attempt = facts_.attempt, .stalled = stalled});
+        report(CollectiveStalled{.attempt = facts_.attempt, .stalled = stalled});
     }
   }
 
   /// The group fails as a unit: aborts its collectives and asks the remaining workers to stop,
   /// unless they have already been asked.
   void stop_survivors(int culprit, const std::string& reason) {
-    const auto before = std::exchange(course_, Course::stopping);
-    if (before == Course::stopping) return;
-    if (notice_ && culprit != kNobodyHere) notice_(reason);
+    const auto before = std::exchange(phase_, Phase::aborted);
+    if (before == Phase::aborted) return;
+    if (notice_ && culprit != kCulpritElsewhere) notice_(reason);
     group_->abort(culprit, reason);
-    if (before == Course::winding_up) return;
+    if (before == Phase::stopping) return;
     auto ranks = group_->running();
     // A dying culprit is subject to the same grace period.
-    const bool is_nobody_left = ranks.empty();
+    const bool have_all_ended = ranks.empty();
     std::erase(ranks, culprit);
-    if (!is_nobody_left) ask_to_stop(ranks, reason);
+    if (!have_all_ended) ask_to_stop(ranks, reason);
   }
 
   void ask_to_stop(const std::vector<int>& ranks, const std::string& reason) {
     if (!ranks.empty()) {
-      tell(WorkersStopping{.attempt = facts_.attempt, .reason = reason, .ranks = ranks});
+      report(WorkersStopping{.attempt = facts_.attempt, .reason = reason, .ranks = ranks});
     }
     group_->stop(SIGTERM, plan().options.shutdown_timeout);
   }
 
-  const AttemptSurroundings& surroundings_;
+  const AttemptContext& context_;
   AttemptFacts facts_;
   FailureNotice notice_;
   StartRetry retry_;
@@ -392,15 +390,15 @@ class Attempt::Impl {
   WorkerGroup* group_ = nullptr;  ///< null unless processes of the workers may exist
   bool are_started_ = false;
   bool awaits_culprit_ = false;
-  Course course_ = Course::going_on;
-  int asked_by_ = 0;                   ///< stop signal; 0: none
+  Phase phase_ = Phase::running;
+  int stop_signal_ = 0;                ///< 0: none
   std::vector<RankFlights> recorded_;  ///< by the last record_flights()
   std::chrono::system_clock::time_point recorded_at_;
   AttemptEnd end_;
 };
 
-Attempt::Attempt(const AttemptSurroundings& surroundings, AttemptFacts facts, FailureNotice notice)
-    : impl_(std::make_unique<Impl>(surroundings, std::move(facts), std::move(notice))) {}
+Attempt::Attempt(const AttemptContext& context, AttemptFacts facts, FailureNotice notice)
+    : impl_(std::make_unique<Impl>(context, std::move(facts), std::move(notice))) {}
 
 Attempt::~Attempt() = default;
 
@@ -412,8 +410,8 @@ void Attempt::abort(const std::string& reason, bool at_once) {
   impl_->abort(reason, at_once);
 }
 
-void Attempt::wind_up(const std::string& reason) {
-  impl_->wind_up(reason);
+void Attempt::stop_gracefully(const std::string& reason) {
+  impl_->stop_gracefully(reason);
 }
 
 void Attempt::forward(int signal) {

@@ -23,7 +23,7 @@
 namespace ddprun {
 
 /// Arguments that all attempts of a run share. All members outlive the attempts.
-struct AttemptSurroundings {
+struct AttemptContext {
   boost::asio::any_io_executor executor;
   const LaunchPlan& plan;
   RunFolder& folder;
@@ -53,7 +53,7 @@ class Attempt {
   using FailureNotice = std::function<void(const std::string& reason)>;
 
   /// `facts` without the control page and the folders, which the attempt creates.
-  Attempt(const AttemptSurroundings& surroundings, AttemptFacts facts, FailureNotice notice = {});
+  Attempt(const AttemptContext& context, AttemptFacts facts, FailureNotice notice = {});
   ~Attempt();
 
   /// Must be called once. Returns when all processes of the workers have ended or were given up.
@@ -78,7 +78,7 @@ class Attempt {
 
   /// Ends the attempt without a failure: stops the workers, whose collectives continue unless a
   /// worker crashes.
-  void wind_up(const std::string& reason);
+  void stop_gracefully(const std::string& reason);
 
  private:
   class Impl;

@@ -46,9 +46,9 @@ CoordinatorLink::CoordinatorLink(asio::any_io_executor executor, const LaunchPla
       probe_timer_(executor_) {}
 
 void CoordinatorLink::connect(asio::awaitable<Found> finding, Time give_up) {
-  asio::co_spawn(executor_, keep(shared_from_this(), std::move(finding), give_up),
+  asio::co_spawn(executor_, run_connection(shared_from_this(), std::move(finding), give_up),
                  [self = shared_from_this()](const std::exception_ptr& failure) {
-                   if (failure) self->lose(failure_text(failure));
+                   if (failure) self->on_connection_lost(failure_text(failure));
                  });
 }
 
@@ -74,8 +74,9 @@ std::string CoordinatorLink::peer_address() const {
   return connection_ ? connection_->peer_address() : std::string();
 }
 
-asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> self,
-                                            asio::awaitable<Found> finding, Time give_up) {
+asio::awaitable<void> CoordinatorLink::run_connection(std::shared_ptr<CoordinatorLink> self,
+                                                      asio::awaitable<Found> finding,
+                                                      Time give_up) {
   const Found found = co_await std::move(finding);
   if (self->is_closed_) co_return;
   if (!found.note.empty()) self->listener_.note(found.note);
@@ -101,19 +102,19 @@ asio::awaitable<void> CoordinatorLink::keep(std::shared_ptr<CoordinatorLink> sel
                        .where = "the rendezvous at " + to_string(self->endpoint_),
                        .probe = self->probes_->address()});
   if (self->connection_ == connection) self->start_probes(connection);
-  co_await self->on_message(connection);
+  co_await self->receive_messages(connection);
 }
 
 void CoordinatorLink::join_local(Coordinator& coordinator) {
   local_ = &coordinator;
   coordinator.open_local([this](const std::optional<CoordinatorMessage>& message) {
     if (message) return take(MessageReceived{*message});
-    lose("the coordinator has ended the membership");
+    on_connection_lost("the coordinator has ended the membership");
   });
   take(Connected{});
 }
 
-asio::awaitable<void> CoordinatorLink::on_message(Connection connection) {
+asio::awaitable<void> CoordinatorLink::receive_messages(Connection connection) {
   while (connection_ == connection) {
     auto message = co_await connection->receive();
     if (connection_ != connection) break;  // disconnect() was called
@@ -121,7 +122,7 @@ asio::awaitable<void> CoordinatorLink::on_message(Connection connection) {
       auto finding = find_end_reason(connection);
       const std::string reason = co_await std::move(finding);
       if (connection_ != connection) break;
-      lose("the rendezvous at " + to_string(endpoint_) + ": " + reason);
+      on_connection_lost("the rendezvous at " + to_string(endpoint_) + ": " + reason);
       break;
     }
     if (auto* refused = std::get_if<Refused>(&*message))
@@ -146,7 +147,7 @@ void CoordinatorLink::start_probes(const Connection& connection) {
   asio::co_spawn(executor_, probe_silent(shared_from_this(), connection),
                  [self = shared_from_this(), connection](const std::exception_ptr& failure) {
                    if (failure && self->connection_ == connection)
-                     self->lose(failure_text(failure));
+                     self->on_connection_lost(failure_text(failure));
                  });
 }
 
@@ -163,12 +164,13 @@ asio::awaitable<void> CoordinatorLink::probe_silent(std::shared_ptr<CoordinatorL
     auto probe = has_torchrun(self->endpoint_, self->plan_.run_id, Deadline::after(kProbeTimeout));
     const bool is_torchrun = co_await std::move(probe);
     if (is_torchrun && is_silent())
-      self->lose("the rendezvous at " + to_string(self->endpoint_) + ": " + torchrun_text());
+      self->on_connection_lost("the rendezvous at " + to_string(self->endpoint_) + ": " +
+                               torchrun_text());
   }
 }
 
 /// The node reconnects, also after a failure of this process such as exhausted memory.
-void CoordinatorLink::lose(const std::string& reason) {
+void CoordinatorLink::on_connection_lost(const std::string& reason) {
   disconnect();
   take(ConnectionLost{reason});
 }

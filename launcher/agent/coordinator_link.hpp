@@ -46,16 +46,16 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
 
  private:
   using Connection = std::shared_ptr<membership::AgentConnection>;
-  static boost::asio::awaitable<void> keep(std::shared_ptr<CoordinatorLink> self,
-                                           boost::asio::awaitable<membership::Found> finding,
-                                           membership::Time give_up);
-  boost::asio::awaitable<void> on_message(Connection connection);
+  static boost::asio::awaitable<void> run_connection(
+      std::shared_ptr<CoordinatorLink> self, boost::asio::awaitable<membership::Found> finding,
+      membership::Time give_up);
+  boost::asio::awaitable<void> receive_messages(Connection connection);
   boost::asio::awaitable<std::string> find_end_reason(Connection connection);
   void start_probes(const Connection& connection);
   static boost::asio::awaitable<void> probe_silent(std::shared_ptr<CoordinatorLink> self,
                                                    Connection connection);
   void join_local(membership::Coordinator& coordinator);
-  void lose(const std::string& reason);
+  void on_connection_lost(const std::string& reason);
   void take(const membership::NodeEvent& event);
   void reject_join(const membership::Found& found);
 

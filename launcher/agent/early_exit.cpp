@@ -41,7 +41,7 @@ bool is_missing(int rank, const StalledCollective& stalled) {
                      [&](const MissingRank& missing) { return missing.rank == rank; });
 }
 
-std::string before_what(const StalledCollective& stalled) {
+std::string describe_wait(const StalledCollective& stalled) {
   const std::string others = ranks_phrase(stalled.waiting);
   const char* const verb = stalled.waiting.size() == 1 ? " waits" : " wait";
   if (stalled.is_meeting)
@@ -59,7 +59,7 @@ std::optional<EarlyExit> find_early_exit(const std::vector<WorkerExited>& exits,
       const bool is_awaited = !stalled.waiting.empty() && is_missing(exit.rank, stalled);
       if (!exit.failed() && !exit.was_stopped && is_awaited &&
           is_known(exit.rank, stalled.group, flights))
-        return EarlyExit{i, before_what(stalled)};
+        return EarlyExit{i, describe_wait(stalled)};
     }
   }
   return std::nullopt;

@@ -35,7 +35,7 @@ class GuardianWatch::Impl {
     pidfd_.assign(pidfd, error);
     if (error) {
       if (pidfd >= 0) ::close(pidfd);
-      return tell_loss("cannot be watched (" + error.message() + ")");
+      return report_loss("cannot be watched (" + error.message() + ")");
     }
     pidfd_.async_wait(asio::posix::descriptor_base::wait_read,
                       [this](boost::system::error_code not_ended) {
@@ -53,13 +53,13 @@ class GuardianWatch::Impl {
   void replace() {
     const auto killed = watched_;
     if (++replacements_ > kReplacementsMax) {
-      return tell_loss("was killed like " + std::to_string(kReplacementsMax) +
-                       " before it and is not replaced any more");
+      return report_loss("was killed like " + std::to_string(kReplacementsMax) +
+                         " before it and is not replaced any more");
     }
     try {
       containment_.replace_guardian();
     } catch (const Error& error) {
-      return tell_loss("was killed and cannot be replaced: " + std::string(error.what()));
+      return report_loss("was killed and cannot be replaced: " + std::string(error.what()));
     }
     emit(events_,
          Warning{"the guardian (pid " + std::to_string(killed) + ") was killed; another one (pid " +
@@ -67,7 +67,7 @@ class GuardianWatch::Impl {
     watch();
   }
 
-  void tell_loss(const std::string& what) {
+  void report_loss(const std::string& what) {
     emit(events_, Warning{"the guardian " + what +
                           "; if both it and ddprun are killed, processes that the workers have "
                           "started may go on"});

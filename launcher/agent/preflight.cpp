@@ -30,22 +30,22 @@ constexpr std::size_t kPreflightReportBytesMax = 64U << 10;
 /// Returns the plan of the check: as the run's, but with other programs and without console output.
 /// The processes use their own store on this node, since the node has not joined the run yet. Their
 /// folder is inside the run's, and is kept or removed with it.
-LaunchPlan plan_of_look(const AttemptSurroundings& surroundings) {
-  LaunchPlan look = surroundings.plan;
-  look.log_dir = surroundings.folder.path();
-  look.is_log_dir_temporary = false;
-  look.run_folder_name = kPreflightFolder;
-  look.nodes.reset();
-  look.worker_store_port.reset();
-  look.store_host = "127.0.0.1";
-  look.store_port = 0;
-  look.options.stdin_worker = {.is_automatic = false};
-  look.options.max_restarts = 0;
-  look.stacks.when = StacksWhen::never;
-  for (auto& worker : look.workers) {
+LaunchPlan plan_of_check(const AttemptContext& context) {
+  LaunchPlan plan = context.plan;
+  plan.log_dir = context.folder.path();
+  plan.is_log_dir_temporary = false;
+  plan.run_folder_name = kPreflightFolder;
+  plan.nodes.reset();
+  plan.worker_store_port.reset();
+  plan.store_host = "127.0.0.1";
+  plan.store_port = 0;
+  plan.options.stdin_worker = {.is_automatic = false};
+  plan.options.max_restarts = 0;
+  plan.stacks.when = StacksWhen::never;
+  for (auto& worker : plan.workers) {
     worker.standard_output = worker.standard_error = StreamTarget::file;
   }
-  return look;
+  return plan;
 }
 
 std::optional<PreflightReport> read_report(const HeldPath& path) {
@@ -70,12 +70,12 @@ class WarningsOnly : public EventSink {
 
 class Preflight::Impl {
  public:
-  explicit Impl(const AttemptSurroundings& surroundings)
-      : surroundings_(surroundings),
-        plan_(plan_of_look(surroundings)),
-        folder_(surroundings.folder, kPreflightFolder),
-        events_(surroundings.events),
-        limit_(surroundings.executor) {
+  explicit Impl(const AttemptContext& context)
+      : context_(context),
+        plan_(plan_of_check(context)),
+        folder_(context.folder, kPreflightFolder),
+        events_(context.events),
+        limit_(context.executor) {
     // The program does not follow symbolic links.
     std::error_code error;
     auto folder = fs::weakly_canonical(folder_.path(), error);
@@ -86,8 +86,8 @@ class Preflight::Impl {
 
   asio::awaitable<std::optional<RunFinished>> run() {
     const auto start = std::chrono::steady_clock::now();
-    tell(PreflightStarted{.workers = workers()});
-    AttemptEnd end = co_await look();
+    report(PreflightStarted{.workers = workers()});
+    AttemptEnd end = co_await run_check();
     if (stop_signal_ != 0) {
       co_return finish(RunResult::interrupted, "interrupted by " + signal_name(stop_signal_));
     }
@@ -100,7 +100,7 @@ class Preflight::Impl {
   void stop(int signal) {
     if (stop_signal_ == 0) stop_signal_ = signal;
     // The programs have no state to save.
-    if (look_ != nullptr) look_->stop(SIGKILL, std::chrono::milliseconds(0));
+    if (check_ != nullptr) check_->stop(SIGKILL, std::chrono::milliseconds(0));
   }
 
  private:
@@ -108,24 +108,23 @@ class Preflight::Impl {
 
   static std::string report_file(int local_rank) { return "report_" + std::to_string(local_rank); }
 
-  asio::awaitable<AttemptEnd> look() {
-    StoreServer store(surroundings_.executor,
-                      {.address = plan_.store_host,
-                       .log = warnings_to(surroundings_.events),
-                       .admits_user = store_users(plan_, surroundings_.containment)});
+  asio::awaitable<AttemptEnd> run_check() {
+    StoreServer store(context_.executor, {.address = plan_.store_host,
+                                          .log = warnings_to(context_.events),
+                                          .admits_user = store_users(plan_, context_.containment)});
     store.start();
-    const AttemptSurroundings own{
-        surroundings_.executor, plan_,  folder_, surroundings_.containment,
-        surroundings_.router,   events_};
-    Attempt attempt(own, {.placement = alone(plan_), .store_port = store.endpoint().port});
-    look_ = &attempt;
+    const AttemptContext own{context_.executor,    plan_,           folder_,
+                             context_.containment, context_.router, events_};
+    Attempt attempt(
+        own, {.placement = single_node_placement(plan_), .store_port = store.endpoint().port});
+    check_ = &attempt;
     limit_.start(RunClock::now() + kPreflightLimit, [this] {
       is_over_time_ = true;
-      look_->stop(SIGKILL, std::chrono::milliseconds(0));
+      check_->stop(SIGKILL, std::chrono::milliseconds(0));
     });
     AttemptEnd end = co_await attempt.run();
     limit_.cancel();
-    look_ = nullptr;
+    check_ = nullptr;
     co_return end;
   }
 
@@ -136,11 +135,11 @@ class Preflight::Impl {
     for (const auto& worker : plan_.workers)
       outcome.reports.push_back(read_report(folder_.file(report_file(worker.local_rank))));
     const auto devices = judge_devices(outcome);
-    for (const auto& device : devices) tell(device);
+    for (const auto& device : devices) report(device);
     auto objection = objection_to_start(devices, workers());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    tell(PreflightEnded{.seconds = seconds.count(),
-                        .summary = objection.empty() ? summary_of(devices) : ""});
+    report(PreflightEnded{.seconds = seconds.count(),
+                          .summary = objection.empty() ? summary_of(devices) : ""});
     return objection;
   }
 
@@ -150,20 +149,19 @@ class Preflight::Impl {
     return finished;
   }
 
-  void tell(const Event& event) { emit(surroundings_.events, event); }
+  void report(const Event& event) { emit(context_.events, event); }
 
-  const AttemptSurroundings& surroundings_;
+  const AttemptContext& context_;
   LaunchPlan plan_;
   RunFolder folder_;
   WarningsOnly events_;
   LimitTimer limit_;
-  Attempt* look_ = nullptr;  ///< null unless the check is in progress
+  Attempt* check_ = nullptr;  ///< null unless the check is in progress
   bool is_over_time_ = false;
   int stop_signal_ = 0;
 };
 
-Preflight::Preflight(const AttemptSurroundings& surroundings)
-    : impl_(std::make_unique<Impl>(surroundings)) {}
+Preflight::Preflight(const AttemptContext& context) : impl_(std::make_unique<Impl>(context)) {}
 
 Preflight::~Preflight() = default;
 

@@ -14,8 +14,8 @@ namespace ddprun {
 
 class Preflight {
  public:
-  /// The plan contains the program. `surroundings` outlives this object.
-  explicit Preflight(const AttemptSurroundings& surroundings);
+  /// The plan contains the program. `context` outlives this object.
+  explicit Preflight(const AttemptContext& context);
   ~Preflight();
 
   /// Returns the end of the run if the workers must not be started, otherwise nullopt. Called once.

@@ -54,20 +54,20 @@ std::uint64_t draw_instance() {
 
 class Run::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  explicit Impl(const AttemptSurroundings& surroundings)
-      : surroundings_(surroundings),
-        plan_(surroundings.plan),
-        search_(surroundings.executor, plan_, store_users(plan_, surroundings.containment),
-                warnings_to(surroundings.events)),
-        wake_(surroundings.executor),
-        ended_(surroundings.executor, Time::max()),
-        attempt_ended_(surroundings.executor, Time::max()) {}
+  explicit Impl(const AttemptContext& context)
+      : context_(context),
+        plan_(context.plan),
+        search_(context.executor, plan_, store_users(plan_, context.containment),
+                warnings_to(context.events)),
+        wake_(context.executor),
+        ended_(context.executor, Time::max()),
+        attempt_ended_(context.executor, Time::max()) {}
 
   asio::awaitable<RunFinished> run(StartNotice on_start) {
     if (plan_.preflight) {
-      preflight_.emplace(surroundings_);
-      auto looking = preflight_->run();
-      const auto end = co_await std::move(looking);
+      preflight_.emplace(context_);
+      auto checking = preflight_->run();
+      const auto end = co_await std::move(checking);
       preflight_.reset();
       if (end) co_return *end;
     }
@@ -78,19 +78,19 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     if (stop_signal_ != 0) co_return make_finished(interrupted());
     if (!host_) co_return finished();
     if (plan_.nodes) {
-      if (!host_->note().empty()) tell(Note{host_->note()});
+      if (!host_->note().empty()) report(Note{host_->note()});
       if (plan_.nodes->is_rank_assumed && !host_->is_here()) warn_of_rank();
     } else {
       const auto& store = *host_->store();
-      store_use_.emplace(surroundings_.executor, plan_, store, surroundings_.events,
+      store_use_.emplace(context_.executor, plan_, store, context_.events,
                          [agent = ::getpid()] { return sleeping_in_pytorch(agent); });
       on_start(store.endpoint().port);
     }
     if (host_->is_here()) {
-      asio::co_spawn(surroundings_.executor, watch_host(shared_from_this()), fail_with_failure());
+      asio::co_spawn(context_.executor, watch_host(shared_from_this()), fail_with_failure());
     }
-    link_ = std::make_shared<CoordinatorLink>(surroundings_.executor, plan_, search_.secret(),
-                                              listener());
+    link_ =
+        std::make_shared<CoordinatorLink>(context_.executor, plan_, search_.secret(), listener());
     node_.emplace(make_join(plan_, instance_, host_->is_here()), membership_settings(plan_),
                   RunClock::now());
     perform(node_->start(RunClock::now()));
@@ -109,12 +109,12 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     } else {
       auto token = asio::bind_cancellation_slot(left_others_.slot(), asio::use_awaitable);
       try {
-        co_await asio::co_spawn(surroundings_.executor, host_->wait_until_over(), std::move(token));
+        co_await asio::co_spawn(context_.executor, host_->wait_until_over(), std::move(token));
       } catch (const boost::system::system_error&) {
         // Cancelled by leave_others().
       }
     }
-    for (const auto& words : host_->refusals()) tell(Warning{"the rendezvous " + words});
+    for (const auto& words : host_->refusals()) report(Warning{"the rendezvous " + words});
     store_use_.reset();
     host_.reset();
     co_return make_finished(*outcome_);
@@ -145,7 +145,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
       host_->resign();
       if (host_->is_here()) leave_others();
     } else if (plan_.nodes && host_->is_here()) {
-      tell(
+      report(
           Note{"this node hosts the rendezvous and ends when the workers of the other nodes have "
                "ended; again to end before them"});
     }
@@ -181,7 +181,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void warn_of_rank() {
-    tell(
+    report(
         Warning{"--node_rank is missing: this node takes itself for node 0, although the "
                 "rendezvous at " +
                 store_text(plan_, plan_.store_port) +
@@ -202,7 +202,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
                 },
             .note =
                 [weak = weak_from_this()](const std::string& text) {
-                  if (const auto self = weak.lock()) self->tell(Note{text});
+                  if (const auto self = weak.lock()) self->report(Note{text});
                 }};
   }
 
@@ -239,8 +239,8 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   // Execution of decisions.
 
   void take(const NodeEvent& event) {
-    const auto* says = std::get_if<MessageReceived>(&event);
-    if (says != nullptr && host_) host_->observe(says->message);
+    const auto* received = std::get_if<MessageReceived>(&event);
+    if (received != nullptr && host_) host_->observe(received->message);
     apply(event);
   }
 
@@ -258,10 +258,10 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
       std::visit([this](const auto& value) { act(value); }, action);
       if (failure_) return;
     }
-    plan_wake();
+    schedule_wake();
   }
 
-  void plan_wake() {
+  void schedule_wake() {
     const auto when = node_->next_wake();
     if (!when) {
       wake_.cancel();
@@ -283,21 +283,21 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   void act(const Send& say) { link_->send(say.message); }
 
   void act(const StartWorkers& start) {
-    asio::co_spawn(surroundings_.executor, live(shared_from_this(), start.round),
+    asio::co_spawn(context_.executor, run_attempt(shared_from_this(), start.round),
                    fail_with_failure());
   }
 
   void act(const EndWorkers& end) {
     if (attempt_ == nullptr) return;
     if (end.is_orderly) {
-      attempt_->wind_up(end.reason);
+      attempt_->stop_gracefully(end.reason);
     } else {
       attempt_->abort(end.reason, end.at_once);
     }
   }
 
   void act(const ProbePeers& probing) {
-    asio::co_spawn(surroundings_.executor, probe(weak_from_this(), probing), asio::detached);
+    asio::co_spawn(context_.executor, probe(weak_from_this(), probing), asio::detached);
   }
 
   static asio::awaitable<void> probe(std::weak_ptr<Impl> run, ProbePeers probing) {
@@ -310,24 +310,24 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
 
   void act(const GuardUntil& guard) {
     try {
-      surroundings_.containment.guard_until(RunClock::to_steady(guard.end));
+      context_.containment.guard_until(RunClock::to_steady(guard.end));
     } catch (const Error&) {
       fail(std::current_exception());
     }
   }
 
   void act(const Announce& announce) {
-    if (announce.is_warning) return tell(Warning{announce.text});
-    tell(Note{announce.text});
+    if (announce.is_warning) return report(Warning{announce.text});
+    report(Note{announce.text});
   }
 
   void act(const AnnounceRound& round) {
     last_end_.exits.clear();
     advice_.clear();
-    tell(RestartDecided{.next_attempt = round.next.round,
-                        .reason = round.next.reason,
-                        .delay = round.next.delay,
-                        .is_planned = round.is_planned});
+    report(RestartDecided{.next_attempt = round.next.round,
+                          .reason = round.next.reason,
+                          .delay = round.next.delay,
+                          .is_planned = round.is_planned});
   }
 
   /// The other agents lose the rendezvous, and kill their workers when they give up reconnecting.
@@ -375,12 +375,12 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   // Workers of a round.
 
   /// Notifies waiters of the end of an attempt on every path.
-  class UnderWay {
+  class RunningAttempt {
    public:
-    UnderWay(Impl& run, Attempt& attempt) : run_(run) { run_.attempt_ = &attempt; }
-    UnderWay(const UnderWay&) = delete;
-    UnderWay& operator=(const UnderWay&) = delete;
-    ~UnderWay() {
+    RunningAttempt(Impl& run, Attempt& attempt) : run_(run) { run_.attempt_ = &attempt; }
+    RunningAttempt(const RunningAttempt&) = delete;
+    RunningAttempt& operator=(const RunningAttempt&) = delete;
+    ~RunningAttempt() {
       run_.attempt_ = nullptr;
       run_.attempt_ended_.cancel();
     }
@@ -389,7 +389,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     Impl& run_;
   };
 
-  static asio::awaitable<void> live(std::shared_ptr<Impl> self, RoundFormed round) {
+  static asio::awaitable<void> run_attempt(std::shared_ptr<Impl> self, RoundFormed round) {
     if (self->failure_ || self->has_left_others_) co_return;
     AttemptFacts facts{.attempt = round.round,
                        .restart_count = round.restarts_used,
@@ -399,13 +399,13 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
                        .run_key = self->key_of_round(round.round)};
     if (self->reserved_port_) facts.worker_store_port = self->reserved_port_->port();
     ++self->attempts_;
-    self->tell_of_round(facts);
-    Attempt attempt(self->surroundings_, facts,
+    self->report_round(facts);
+    Attempt attempt(self->context_, facts,
                     [self](const std::string& reason) { self->apply(OwnWorkersFailing{reason}); });
-    std::optional<UnderWay> under_way(std::in_place, *self, attempt);
+    std::optional<RunningAttempt> running(std::in_place, *self, attempt);
     if (self->store_use_) self->store_use_->start_attempt();
     AttemptEnd end = co_await attempt.run();
-    under_way.reset();
+    running.reset();
     if (self->store_use_) self->advice_ = self->store_use_->end_attempt(end.exits);
     if (end.have_workers_started) self->have_workers_started_ = true;
     auto ended = make_end(end, self->plan_);
@@ -427,25 +427,25 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     return bytes;
   }
 
-  void tell_of_round(const AttemptFacts& facts) {
+  void report_round(const AttemptFacts& facts) {
     const auto& place = facts.placement;
     if (plan_.nodes) {
-      tell(RoundJoined{.round = facts.attempt,
-                       .node_rank = place.node_rank,
-                       .node_count = place.node_count,
-                       .first_rank = place.first_rank,
-                       .local_world_size = static_cast<int>(plan_.workers.size()),
-                       .world_size = place.world_size,
-                       .store = to_string(StoreEndpoint{place.master_addr, facts.store_port})});
+      report(RoundJoined{.round = facts.attempt,
+                         .node_rank = place.node_rank,
+                         .node_count = place.node_count,
+                         .first_rank = place.first_rank,
+                         .local_world_size = static_cast<int>(plan_.workers.size()),
+                         .world_size = place.world_size,
+                         .store = to_string(StoreEndpoint{place.master_addr, facts.store_port})});
     }
-    tell(AttemptStarted{
+    report(AttemptStarted{
         .attempt = facts.attempt,
         .restarts_left = restarts_left(facts.restart_count, membership_settings(plan_).restarts)});
   }
 
-  void tell(const Event& event) { emit(surroundings_.events, event); }
+  void report(const Event& event) { emit(context_.events, event); }
 
-  const AttemptSurroundings& surroundings_;
+  const AttemptContext& context_;
   const LaunchPlan& plan_;
   const std::uint64_t instance_ = draw_instance();
   HostSearch search_;
@@ -472,7 +472,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   std::exception_ptr failure_;
 };
 
-Run::Run(const AttemptSurroundings& surroundings) : impl_(std::make_shared<Impl>(surroundings)) {}
+Run::Run(const AttemptContext& context) : impl_(std::make_shared<Impl>(context)) {}
 
 Run::~Run() {
   impl_->close();

@@ -19,8 +19,8 @@ class Run {
   /// Receives the port of the store. Called once, before any other event.
   using StartNotice = std::function<void(std::uint16_t store_port)>;
 
-  /// `surroundings` outlives this object.
-  explicit Run(const AttemptSurroundings& surroundings);
+  /// `context` outlives this object.
+  explicit Run(const AttemptContext& context);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
   ~Run();

@@ -22,7 +22,7 @@ constexpr std::string_view kMissedStore = "The client socket has ";
 constexpr const char* kAdvice =
     "a program that sets MASTER_PORT or the address in init_method itself needs --agent_store=off";
 
-bool is_miss(const WorkerExited& exit) {
+bool failed_to_connect(const WorkerExited& exit) {
   const auto has_miss = [](const std::string& text) {
     return text.find(kMissedStore) != std::string::npos;
   };
@@ -38,7 +38,7 @@ bool expects_store_use(const LaunchPlan& plan) {
 }
 
 bool has_missed_store(const std::vector<WorkerExited>& exits) {
-  return std::any_of(exits.begin(), exits.end(), is_miss);
+  return std::any_of(exits.begin(), exits.end(), failed_to_connect);
 }
 
 StoreUseWatch::StoreUseWatch(const boost::asio::any_io_executor& executor, const LaunchPlan& plan,

@@ -39,7 +39,7 @@ WorkerEnv make_worker_env(const LaunchPlan& plan, const AttemptFacts& facts, int
 }
 
 /// Without a log folder, output that does not go to the console is discarded.
-constexpr const char* kNowhere = "/dev/null";
+constexpr const char* kNullDevice = "/dev/null";
 
 /// Common settings of the two streams of a worker.
 struct StreamMaker {
@@ -83,7 +83,7 @@ struct StreamMaker {
             .is_shown = is_output_shown(plan, worker, values.rank),
             .prefix = has_prefix ? fill_in(plan.options.prefix, named) : LinePrefix(),
             .form = form(),
-            .file = plan.log_dir ? folder / log_file : HeldPath(kNowhere)};
+            .file = plan.log_dir ? folder / log_file : HeldPath(kNullDevice)};
   }
 };
 
@@ -119,7 +119,7 @@ std::ptrdiff_t count_shown(const LaunchPlan& plan, const AttemptFacts& facts) {
 
 }  // namespace
 
-NodePlacement alone(const LaunchPlan& plan) {
+NodePlacement single_node_placement(const LaunchPlan& plan) {
   const int workers = static_cast<int>(plan.workers.size());
   return {.world_size = workers, .role_world_size = workers, .master_addr = plan.store_host};
 }

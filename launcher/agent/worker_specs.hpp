@@ -25,7 +25,7 @@ struct NodePlacement {
 };
 
 /// Returns the placement of a single node.
-NodePlacement alone(const LaunchPlan& plan);
+NodePlacement single_node_placement(const LaunchPlan& plan);
 
 /// Data of an attempt that is not in the plan.
 struct AttemptFacts {

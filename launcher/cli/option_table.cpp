@@ -353,7 +353,7 @@ constexpr OptionEntry kInformation[] = {
      no_action},
 };
 
-bool is_small_letter(char letter) {
+bool is_lower_case(char letter) {
   return letter >= 'a' && letter <= 'z';
 }
 
@@ -368,7 +368,7 @@ void add_alternative(ValueShape& shape, const std::string& name) {
   } else if (name == "N" || name == "SECONDS" || name == "PORT" || name == "0-3" ||
              name == "RANK") {
     shape.takes_number = true;
-  } else if (is_small_letter(name[0])) {
+  } else if (is_lower_case(name[0])) {
     shape.words.push_back(name);
   } else {
     shape.takes_text = true;

@@ -147,7 +147,7 @@ std::string argument_text(const std::string& argument) {
 constexpr const char* kSecretFile = "run.key";
 
 /// Returns true for options whose value differs between nodes.
-bool is_of_one_node(const OptionEntry& option) {
+bool differs_between_nodes(const OptionEntry& option) {
   return option.name == "node_rank" || option.name == "local_addr" || option.name == "node_name";
 }
 
@@ -208,7 +208,7 @@ std::variant<ConvertedFile, UsageProblem> convert_arguments(
   std::vector<std::string> notes;
   for (const auto& [option, given] : words.given) {
     if (option->section != ConfigSection::none) continue;
-    if (!is_of_one_node(*option)) {
+    if (!differs_between_nodes(*option)) {
       usage.problems.push_back(given.where +
                                ": is for the command line and has no place in a configuration "
                                "file; leave it out here");

@@ -25,7 +25,7 @@ std::string count_text(int nodes) {
 }
 
 /// Returns true if each node has one task, as in "1(x2)".
-bool is_one_on_each(const std::string& tasks) {
+bool has_one_task_per_node(const std::string& tasks) {
   const auto parts = split(tasks, ',');
   return std::all_of(parts.begin(), parts.end(), [](const std::string& part) {
     return part == "1" || part.rfind("1(", 0) == 0;
@@ -95,7 +95,7 @@ class SlurmReader {
       return;
     }
     const auto tasks = variable("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
-    if (tasks && !is_one_on_each(tasks->value)) {
+    if (tasks && !has_one_task_per_node(tasks->value)) {
       return fail(*tasks,
                   "several ddprun are started on a node, but each starts the workers of its node "
                   "by itself; use srun --ntasks-per-node=1");

@@ -53,7 +53,7 @@ ConsoleWriter::ConsoleWriter(const asio::any_io_executor& executor, int fd, bool
   const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
   if (epoll < 0) return;
   readiness_.assign(epoll);
-  open_anew(fd);
+  reopen(fd);
   epoll_event interest{.events = EPOLLOUT | EPOLLET, .data = {}};
   // epoll rejects files that never block.
   if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd_, &interest) != 0) kind_ = Kind::file;
@@ -70,7 +70,7 @@ ConsoleWriter::~ConsoleWriter() {
   if (is_owner_) ::close(fd_);
 }
 
-void ConsoleWriter::open_anew(int fd) {
+void ConsoleWriter::reopen(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) {
     kind_ = Kind::broken;
@@ -91,7 +91,7 @@ void ConsoleWriter::write(LinePrefixer& source, std::string text) {
   if (kind_ == Kind::broken || text.empty()) return;
   // After a loss, drop everything until the console has caught up, so that the notice appears where
   // lines are missing.
-  if (dropped_bytes_ > 0 || (!has_patience_ && owed_bytes() >= kConsoleBytesMax)) {
+  if (dropped_bytes_ > 0 || (!has_patience_ && buffered_bytes() >= kConsoleBytesMax)) {
     dropped_lines_ += static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
     dropped_bytes_ += text.size();
     source.interrupt();
@@ -109,7 +109,7 @@ void ConsoleWriter::write(LinePrefixer& source, std::string text) {
   }
   open_line_ = source.is_inside_line() ? &source : nullptr;
   if (!is_waiting_) push();
-  if (is_full()) be_patient();
+  if (is_full()) restart_patience();
 }
 
 /// Writes above the open lines; that of `source` is now complete.
@@ -169,14 +169,14 @@ void ConsoleWriter::push() {
       give_up(errno);
       break;
     }
-    take_off(static_cast<std::size_t>(written));
+    remove_written(static_cast<std::size_t>(written));
     if (pending_.empty()) announce_dropped();
     if (pending_.empty() && is_redraw_due_) redraw();
   }
   idle_signal_.cancel();
 }
 
-void ConsoleWriter::take_off(std::size_t bytes) {
+void ConsoleWriter::remove_written(std::size_t bytes) {
   const bool was_full = is_full();
   taken_ += bytes;
   // Not after each write, which would repeatedly move the rest.
@@ -186,7 +186,7 @@ void ConsoleWriter::take_off(std::size_t bytes) {
   }
   if (!was_full) return;
   if (is_full()) {
-    be_patient();
+    restart_patience();
   } else {
     patience_.cancel();
     room_signal_.cancel();
@@ -194,7 +194,7 @@ void ConsoleWriter::take_off(std::size_t bytes) {
 }
 
 /// The limit starts now; earlier time does not count.
-void ConsoleWriter::be_patient() {
+void ConsoleWriter::restart_patience() {
   patience_.expires_after(kConsolePatience);
   patience_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
     const auto self = weak.lock();
@@ -221,12 +221,12 @@ void ConsoleWriter::give_up(int error) {
 
 ssize_t ConsoleWriter::write_some() {
   const char* bytes = pending_.data() + taken_;
-  if (kind_ != Kind::guarded) return quiet_write(fd_, bytes, owed_bytes());
+  if (kind_ != Kind::guarded) return quiet_write(fd_, bytes, buffered_bytes());
   if (!is_ready(fd_)) {
     errno = EAGAIN;
     return -1;
   }
-  return quiet_write(fd_, bytes, std::min(owed_bytes(), kGuardedBytes));
+  return quiet_write(fd_, bytes, std::min(buffered_bytes(), kGuardedBytes));
 }
 
 void ConsoleWriter::watch() {

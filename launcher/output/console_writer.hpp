@@ -60,7 +60,7 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   void close();
 
   /// Returns true while callers should not write more output.
-  bool is_full() const { return has_patience_ && owed_bytes() >= kConsoleBytesMax; }
+  bool is_full() const { return has_patience_ && buffered_bytes() >= kConsoleBytesMax; }
 
   /// Expires when is_full() becomes false.
   boost::asio::steady_timer& room_signal() { return room_signal_; }
@@ -83,17 +83,17 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
     broken,   ///< has rejected output; further output is discarded
   };
 
-  void open_anew(int fd);
+  void reopen(int fd);
   void watch();
   void push();
   void add_to_terminal(const LinePrefixer& source, const std::string& text);
   void redraw();
   void give_up(int error);
   ssize_t write_some();
-  void take_off(std::size_t bytes);
-  void be_patient();
+  void remove_written(std::size_t bytes);
+  void restart_patience();
   void announce_dropped();
-  std::size_t owed_bytes() const { return pending_.size() - taken_; }
+  std::size_t buffered_bytes() const { return pending_.size() - taken_; }
 
   Log log_;
   Kind kind_ = Kind::file;

@@ -154,13 +154,13 @@ bool LinePrefixer::is_blank() const {
   return partial_.find_first_not_of(' ') == std::string::npos;
 }
 
-bool LinePrefixer::has_news() const {
+bool LinePrefixer::has_unshown_text() const {
   return !is_shown_ && !(is_rewritten() ? is_blank() : partial_.empty());
 }
 
 std::string LinePrefixer::open_line() {
   std::string out;
-  if (!has_news()) return out;
+  if (!has_unshown_text()) return out;
   put_prefix(out);
   return out.append(partial_, 0, kOpenLineBytesMax);
 }
@@ -168,7 +168,7 @@ std::string LinePrefixer::open_line() {
 std::string LinePrefixer::flush() {
   if (is_verbatim_) return give_verbatim(std::exchange(partial_, {}));
   std::string out;
-  if (!has_news()) return out;
+  if (!has_unshown_text()) return out;
   if (!is_inside_line_) put_prefix(out);
   append_row(out, partial_);
   if (is_rewritten()) {
@@ -187,7 +187,7 @@ std::string LinePrefixer::finish() {
   if (is_verbatim_) return flush();
   std::string out;
   has_return_ = has_return_ && is_blank();
-  if (has_news() || is_inside_line_) {
+  if (has_unshown_text() || is_inside_line_) {
     end_line(out);
   } else {
     forget_line();

@@ -54,7 +54,7 @@ class LinePrefixer {
   std::string take(std::string_view bytes, TimePoint now);
 
   /// Returns true if the incomplete line has content that has not been shown.
-  bool has_news() const;
+  bool has_unshown_text() const;
 
   /// Returns true if the line has had a carriage return: it is a progress bar.
   bool is_rewritten() const { return is_rewritten_ || has_return_; }

@@ -201,7 +201,7 @@ bool LogWriter::write(const std::shared_ptr<File>& file, std::string_view bytes)
   } else {
     wake_soon();
   }
-  if (is_full() && queued < kLogBytesMax) be_patient();
+  if (is_full() && queued < kLogBytesMax) restart_patience();
   return true;
 }
 
@@ -221,7 +221,7 @@ void LogWriter::wake_soon() {
   });
 }
 
-void LogWriter::be_patient() {
+void LogWriter::restart_patience() {
   Clock::time_point last_progress;
   {
     const std::lock_guard lock(queue_->mutex);
@@ -235,7 +235,7 @@ void LogWriter::be_patient() {
       const std::lock_guard lock(self->queue_->mutex);
       self->has_patience_ = self->queue_->last_progress != last_progress;
     }
-    if (self->has_patience_) return self->be_patient();
+    if (self->has_patience_) return self->restart_patience();
     self->room_signal_.cancel();
   });
 }

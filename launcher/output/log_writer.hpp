@@ -77,7 +77,7 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   struct Queue;
 
   void wake_soon();
-  void be_patient();
+  void restart_patience();
   void take_reports();
   void report_unwritten();
 

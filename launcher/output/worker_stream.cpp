@@ -116,7 +116,7 @@ void WorkerStream::show_open_line() {
     console_->write(prefixer_, prefixer_.flush());
   } else if (console_->can_redraw() && !prefixer_.is_verbatim()) {
     console_->show(prefixer_, prefixer_.open_line());
-  } else if (prefixer_.has_news()) {
+  } else if (prefixer_.has_unshown_text()) {
     flush_soon();
   }
 }

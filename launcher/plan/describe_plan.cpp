@@ -14,7 +14,7 @@ namespace ddprun {
 namespace {
 
 constexpr const char* kKnownAtStart = "(chosen at the start)";
-constexpr const char* kKnownAtMeeting = "(known after the rendezvous)";
+constexpr const char* kKnownAfterRendezvous = "(known after the rendezvous)";
 
 std::string seconds_text(std::chrono::milliseconds duration) {
   auto text = std::to_string(duration.count() / 1000);
@@ -37,13 +37,13 @@ std::uint16_t store_port(const LaunchPlan& plan) {
 }
 
 bool is_known_later(const std::string& value) {
-  return value == kKnownAtStart || value == kKnownAtMeeting;
+  return value == kKnownAtStart || value == kKnownAfterRendezvous;
 }
 
 /// Replaces values that the rendezvous determines.
-void hide_what_is_agreed(const LaunchPlan& plan, Variables& variables) {
+void hide_agreed_values(const LaunchPlan& plan, Variables& variables) {
   const auto hide = [&](std::initializer_list<const char*> names) {
-    for (const auto* name : names) variables[name] = kKnownAtMeeting;
+    for (const auto* name : names) variables[name] = kKnownAfterRendezvous;
   };
   hide({"ROLE_RANK", "ROLE_WORLD_SIZE"});
   if (!expected_place(plan)) hide({"RANK", "WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"});
@@ -76,7 +76,7 @@ Variables variables_of(const LaunchPlan& plan, const WorkerPlan& worker) {
     variables["TORCHELASTIC_ERROR_FILE"] = (first_folder(plan, worker) / kErrorFile).string();
   }
   for (const auto& [name, value] : worker.environment) variables[name] = value;
-  if (plan.nodes) hide_what_is_agreed(plan, variables);
+  if (plan.nodes) hide_agreed_values(plan, variables);
   return variables;
 }
 

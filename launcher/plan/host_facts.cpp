@@ -53,7 +53,7 @@ int gpus_of_driver() {
   return error ? 0 : static_cast<int>(std::distance(begin(folders), end(folders)));
 }
 
-FileKind look_at(const fs::path& path) {
+FileKind file_kind(const fs::path& path) {
   struct stat status;
   if (::stat(path.c_str(), &status) != 0) return FileKind::missing;
   if (S_ISDIR(status.st_mode)) return FileKind::folder;
@@ -120,7 +120,7 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   facts.host_name = host_name();
   facts.random_run_id = random_uuid();
   facts.environment = environment;
-  facts.look_at = look_at;
+  facts.file_kind = file_kind;
   facts.read_cpus = [cpus = facts.cpus] { return ddprun::read_cpus("/", cpus); };
   facts.read_gpus = [] { return ddprun::read_gpus("/"); };
   facts.find_pytorch = find_pytorch;

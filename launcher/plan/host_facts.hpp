@@ -33,7 +33,7 @@ struct HostFacts {
   std::string random_run_id;  ///< a UUID, new for each run
 
   EnvironmentLookup environment;
-  std::function<FileKind(const std::filesystem::path&)> look_at;
+  std::function<FileKind(const std::filesystem::path&)> file_kind;
   // Functions, because they read many files and few runs need them.
   std::function<std::vector<CpuFacts>()> read_cpus;  ///< of `cpus`
   std::function<std::vector<GpuFacts>()> read_gpus;  ///< all installed ones

@@ -59,7 +59,7 @@ class Planner {
       count_workers();
       check_local_ranks();
     }
-    check_way_to_run();
+    check_interpreter_options();
   }
 
  private:
@@ -232,7 +232,7 @@ class Planner {
     if (const auto rank = options_.stdin_worker.rank) check_rank("stdin", *rank);
   }
 
-  bool check_way_to_run() {
+  bool check_interpreter_options() {
     const bool is_contradiction = options_.module && options_.no_python && !options_.run_path;
     if (is_contradiction) {
       problem("--module and --no_python exclude each other: a module is run by Python");
@@ -242,7 +242,7 @@ class Planner {
 
   void choose_command() {
     if (options_.program.empty() && !options_.needs_program) return;
-    if (!check_way_to_run()) return;
+    if (!check_interpreter_options()) return;
     auto resolved = resolve_program(options_, facts_);
     if (const auto* text = std::get_if<std::string>(&resolved)) return problem(*text);
     command_ = std::get<std::vector<std::string>>(resolved);

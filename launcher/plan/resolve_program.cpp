@@ -22,7 +22,7 @@ std::vector<fs::path> path_folders(const HostFacts& facts) {
 std::optional<fs::path> find_in(const std::vector<fs::path>& folders, const std::string& name,
                                 const HostFacts& facts) {
   for (const auto& folder : folders) {
-    if (facts.look_at(folder / name) == FileKind::executable) return folder / name;
+    if (facts.file_kind(folder / name) == FileKind::executable) return folder / name;
   }
   return std::nullopt;
 }
@@ -50,7 +50,7 @@ std::variant<std::vector<std::string>, std::string> find_executable(const Launch
   // True if --no_python was given; otherwise this code would not be reached.
   const bool is_script_otherwise = options.is_python_by_default || name.ends_with(".py");
   if (name.find('/') != std::string::npos) {
-    const auto kind = facts.look_at(facts.working_directory / name);
+    const auto kind = facts.file_kind(facts.working_directory / name);
     const auto problem = obstacle(kind, name, is_script_otherwise);
     if (!problem.empty()) return name + ": " + problem;
     return std::vector<std::string>{name};
@@ -63,12 +63,12 @@ std::variant<std::vector<std::string>, std::string> find_executable(const Launch
   }
   std::string problem = name + ": not found in PATH, nor in the folder of ddprun (" +
                         facts.program_directory.string() + ")";
-  const auto here = facts.look_at(facts.working_directory / name);
+  const auto here = facts.file_kind(facts.working_directory / name);
   if (here == FileKind::executable) problem += "; did you mean ./" + name + "?";
   if (here == FileKind::not_executable || here == FileKind::folder) {
     problem += "; ./" + name + " " + obstacle(here, name, is_script_otherwise);
   }
-  if (facts.look_at(facts.working_directory / (name + ".py")) != FileKind::missing) {
+  if (facts.file_kind(facts.working_directory / (name + ".py")) != FileKind::missing) {
     problem += "; did you mean " + name + ".py?";
   }
   return problem;
@@ -79,8 +79,8 @@ std::variant<std::vector<std::string>, std::string> find_executable(const Launch
 /// activated.
 std::optional<fs::path> environment_python(const HostFacts& facts) {
   const auto root = facts.called_in.parent_path();
-  const bool is_environment = facts.look_at(root / "pyvenv.cfg") != FileKind::missing ||
-                              facts.look_at(root / "conda-meta") == FileKind::folder;
+  const bool is_environment = facts.file_kind(root / "pyvenv.cfg") != FileKind::missing ||
+                              facts.file_kind(root / "conda-meta") == FileKind::folder;
   if (!is_environment) return std::nullopt;
   return find_in({facts.called_in}, "python3", facts);
 }
@@ -93,7 +93,7 @@ std::variant<std::vector<std::string>, std::string> find_python(const HostFacts&
   const auto name = chosen.empty() ? std::string("python3") : chosen;
   const std::string where = chosen.empty() ? "" : " (PYTHON_EXEC)";
   if (name.find('/') != std::string::npos) {
-    const auto problem = obstacle(facts.look_at(facts.working_directory / name), name);
+    const auto problem = obstacle(facts.file_kind(facts.working_directory / name), name);
     if (!problem.empty()) return name + where + ": " + problem;
     return std::vector<std::string>{name};
   }
@@ -112,11 +112,11 @@ bool is_script(const LaunchOptions& options) {
 /// Python also runs a folder with a main module.
 std::string script_problem(const std::string& name, const HostFacts& facts) {
   const auto path = facts.working_directory / name;
-  switch (facts.look_at(path)) {
+  switch (facts.file_kind(path)) {
     case FileKind::missing:
       return name + ": no such file in " + facts.working_directory.string();
     case FileKind::folder:
-      if (facts.look_at(path / "__main__.py") != FileKind::missing) return {};
+      if (facts.file_kind(path / "__main__.py") != FileKind::missing) return {};
       return name + ": is a folder without a __main__.py, not a script";
     case FileKind::not_executable:
     case FileKind::executable:

@@ -28,8 +28,8 @@ int index_in(std::string_view entry) {
 
 /// Returns true if the prefix of a UUID identifies one GPU, or if UUIDs are unknown.
 bool is_unique_start(std::string_view start, const std::vector<GpuFacts>& gpus) {
-  const auto is_untold = [](const GpuFacts& gpu) { return gpu.uuid.empty(); };
-  if (gpus.empty() || std::any_of(gpus.begin(), gpus.end(), is_untold)) return true;
+  const auto is_unknown = [](const GpuFacts& gpu) { return gpu.uuid.empty(); };
+  if (gpus.empty() || std::any_of(gpus.begin(), gpus.end(), is_unknown)) return true;
   return std::count_if(gpus.begin(), gpus.end(),
                        [start](const GpuFacts& gpu) { return gpu.uuid.rfind(start, 0) == 0; }) == 1;
 }

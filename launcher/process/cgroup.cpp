@@ -43,7 +43,7 @@ constexpr int kCreationsMax = 3;
 
 /// Tests whether processes can be started in the cgroup, which depends on permissions, delegation
 /// and the kernel's version.
-int try_birth(int cgroup_fd) {
+int try_start_in(int cgroup_fd) {
   clone_args arguments{};
   arguments.flags = CLONE_INTO_CGROUP;
   arguments.exit_signal = SIGCHLD;
@@ -83,7 +83,7 @@ std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reaso
     reason = folder.string() + " is removed by somebody else";
     return std::nullopt;
   }
-  if (const int error = try_birth(cgroup->fd_); error != 0) {
+  if (const int error = try_start_in(cgroup->fd_); error != 0) {
     ::rmdir(folder.c_str());
     reason = folder.string() + ": no process can be started in it: " + std::strerror(error);
     return std::nullopt;
@@ -134,15 +134,15 @@ std::vector<pid_t> Cgroup::members() const {
 }
 
 bool Cgroup::is_populated() const {
-  return tells(open_events(), kPopulated);
+  return has_event(open_events(), kPopulated);
 }
 
 bool Cgroup::is_empty() const {
-  return tells(open_events(), "populated 0");
+  return has_event(open_events(), "populated 0");
 }
 
 bool Cgroup::is_frozen() const {
-  return tells(open_events(), "frozen 1");
+  return has_event(open_events(), "frozen 1");
 }
 
 void Cgroup::wait_until_empty(Deadline deadline) const {
@@ -153,7 +153,7 @@ UniqueFd Cgroup::open_events() const {
   return UniqueFd(::open((folder_ / "cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
 }
 
-bool Cgroup::tells(const UniqueFd& events, std::string_view event) {
+bool Cgroup::has_event(const UniqueFd& events, std::string_view event) {
   std::array<char, 256> text{};
   // Reading re-arms the notification, so later changes are not missed.
   const auto count = ::pread(events.get(), text.data(), text.size(), 0);
@@ -163,7 +163,7 @@ bool Cgroup::tells(const UniqueFd& events, std::string_view event) {
 
 void Cgroup::wait_while(std::string_view event, Deadline deadline) const {
   const auto events = open_events();
-  while (!deadline.passed() && tells(events, event)) {
+  while (!deadline.passed() && has_event(events, event)) {
     pollfd change{.fd = events.get(), .events = POLLPRI, .revents = 0};
     ::poll(&change, 1, deadline.remaining_poll_milliseconds());
   }

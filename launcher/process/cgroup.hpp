@@ -62,11 +62,11 @@ class Cgroup {
   /// Returns true if there is no process; false also if that cannot be read.
   bool is_empty() const;
 
-  /// Returns a descriptor for tells(), which reports POLLPRI after a change.
+  /// Returns a descriptor for has_event(), which reports POLLPRI after a change.
   UniqueFd open_events() const;
 
   /// Returns true if the cgroup's events file has `event`, for example kPopulated, as set.
-  static bool tells(const UniqueFd& events, std::string_view event);
+  static bool has_event(const UniqueFd& events, std::string_view event);
 
   static constexpr std::string_view kPopulated = "populated 1";
 

@@ -86,11 +86,11 @@ class Containment::Impl {
 
   void start_guardian() {
     guardian.start();
-    members.except(guardian.pid());
+    members.exclude(guardian.pid());
   }
 
   void guard_until(Deadline::Clock::time_point end) {
-    if (guardian.put_off(end)) return;
+    if (guardian.set_deadline(end)) return;
     members.note_kill();
     start_guardian();
   }
@@ -171,8 +171,8 @@ void Containment::kill() const noexcept {
   impl_->members.kill();
 }
 
-PendingExits Containment::ask(std::vector<pid_t>& asked, Deadline deadline) const {
-  return impl_->members.ask(asked, deadline);
+PendingExits Containment::terminate(std::vector<pid_t>& signalled, Deadline deadline) const {
+  return impl_->members.terminate(signalled, deadline);
 }
 
 std::optional<PendingExits> Containment::kill_round(std::vector<pid_t>& met) const {

@@ -91,20 +91,20 @@ class Containment {
   /// Sends SIGKILL to all members, atomically if there is a cgroup. Does not wait.
   void kill() const noexcept;
 
-  /// Sends SIGTERM to the members and adds their PIDs to `asked`; does not wait. Members that
+  /// Sends SIGTERM to the members and adds their PIDs to `signalled`; does not wait. Members that
   /// ignore SIGTERM are returned without signal: helpers that end after they have cleaned up after
   /// a worker ignore it, such as the resource tracker of Python's multiprocessing. Members not
   /// found by the deadline are skipped.
-  PendingExits ask(std::vector<pid_t>& asked, Deadline deadline) const;
+  PendingExits terminate(std::vector<pid_t>& signalled, Deadline deadline) const;
 
   /// Stops all members and waits for that at most 1 s. thaw() continues the members that freeze()
   /// has stopped.
   void freeze();
   void thaw();
 
-  /// Sends SIGKILL to the current members and adds their PIDs to `met`; does not wait. Members may
-  /// fork meanwhile, so call it until it returns nullopt: there are no members.
-  std::optional<PendingExits> kill_round(std::vector<pid_t>& met) const;
+  /// Sends SIGKILL to the current members and adds their PIDs to `killed`; does not wait. Members
+  /// may fork meanwhile, so call it until it returns nullopt: there are no members.
+  std::optional<PendingExits> kill_round(std::vector<pid_t>& killed) const;
 
   /// Reaps orphans that have become the agent's children. `own`: children that other code reaps.
   void reap_orphans(const std::vector<pid_t>& own) const noexcept;

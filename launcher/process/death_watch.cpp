@@ -8,12 +8,12 @@
 namespace ddprun {
 
 DeathWatch::DeathWatch(const control::ControlPage& page, std::vector<pid_t> pids,
-                       std::function<void(int, std::optional<std::string>)> tell,
-                       std::function<void()> tell_change)
+                       std::function<void(int, std::optional<std::string>)> on_death,
+                       std::function<void()> on_change)
     : page_(page),
       pids_(std::move(pids)),
-      tell_(std::move(tell)),
-      tell_change_(std::move(tell_change)),
+      on_death_(std::move(on_death)),
+      on_change_(std::move(on_change)),
       is_settled_(std::make_unique<bool[]>(static_cast<std::size_t>(page.local_world_size()))) {
   thread_ = start_thread([this] { run(); });
 }
@@ -24,28 +24,28 @@ DeathWatch::~DeathWatch() {
   stop_changed_.notify_one();
   // Repeated, since a worker can reset the change counter and thus hide a single call.
   do page_.wake();
-  while (!stop_changed_.wait_for(lock, kLookPeriod, [this] { return has_stopped_; }));
+  while (!stop_changed_.wait_for(lock, kCheckPeriod, [this] { return has_stopped_; }));
   lock.unlock();
   thread_.join();
 }
 
 void DeathWatch::run() {
   // Groups that were created before this thread's first check must be reported, too.
-  std::uint32_t changes_told = 0;
-  Deadline next_look = Deadline::after({});
-  Deadline next_change = next_look;
+  std::uint32_t changes_reported = 0;
+  Deadline next_check = Deadline::after({});
+  Deadline next_change = next_check;
   while (true) {
     const auto changes = page_.changes();
-    if (must_stop_before(next_look)) return;
-    look();
-    next_look = Deadline::after(kLookPeriod);
-    if (changes != changes_told && next_change.passed()) {
-      changes_told = changes;
+    if (must_stop_before(next_check)) return;
+    check();
+    next_check = Deadline::after(kCheckPeriod);
+    if (changes != changes_reported && next_change.passed()) {
+      changes_reported = changes;
       next_change = Deadline::after(kChangePeriod);
-      tell_change_();
+      on_change_();
     }
     page_.wait_for_change(changes, is_settled_.get(),
-                          changes == changes_told ? Deadline::never() : next_change);
+                          changes == changes_reported ? Deadline::never() : next_change);
   }
 }
 
@@ -56,13 +56,13 @@ bool DeathWatch::must_stop_before(Deadline deadline) {
   return has_stopped_;
 }
 
-void DeathWatch::look() {
+void DeathWatch::check() {
   for (std::size_t i = 0; i < pids_.size(); ++i) {
     if (is_settled_[i]) continue;
     const int local_rank = static_cast<int>(i);
     auto damage = page_.damage(local_rank);
     if (damage) is_settled_[i] = true;
-    if (damage || is_failure(local_rank)) tell_(local_rank, std::move(damage));
+    if (damage || is_failure(local_rank)) on_death_(local_rank, std::move(damage));
   }
 }
 

@@ -46,7 +46,7 @@ GroupStacks::GroupStacks(asio::any_io_executor executor, int attempt, Containmen
                 {.interrupt = [this] { taker_.interrupt(); }, .on_idle = hooks_.on_idle}, log) {}
 
 void GroupStacks::take(std::shared_ptr<const void> owner, StackMoment moment) {
-  captures_.ask(capture(std::move(owner), std::move(moment), {}));
+  captures_.take(capture(std::move(owner), std::move(moment), {}));
 }
 
 void GroupStacks::take_last(std::shared_ptr<const void> owner, StackMoment moment,

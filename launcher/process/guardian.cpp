@@ -55,23 +55,23 @@ std::string text_of(Guardian::Clock::time_point end) {
 /// to.
 class Pipe {
  public:
-  enum class News { text, time_passed, end_of_file };
+  enum class Event { text, time_passed, end_of_file };
 
   explicit Pipe(int fd) : fd_(fd) {}
 
   /// Returns the next text, or time_passed at `end`. Texts written before `end` are returned first.
-  News next(std::optional<Guardian::Clock::time_point> end) {
+  Event next(std::optional<Guardian::Clock::time_point> end) {
     while (held_.find('\0') == std::string::npos) {
       const int limit = end ? milliseconds_to(*end) : -1;
       pollfd ready{.fd = fd_, .events = POLLIN, .revents = 0};
       const int count = ::poll(&ready, 1, limit);
-      if (count == 0 && milliseconds_to(*end) == 0) return News::time_passed;
-      if (count > 0 && !read()) return News::end_of_file;
+      if (count == 0 && milliseconds_to(*end) == 0) return Event::time_passed;
+      if (count > 0 && !read()) return Event::end_of_file;
     }
     const auto size = held_.find('\0');
     text = held_.substr(0, size);
     held_.erase(0, size + 1);
-    return News::text;
+    return Event::text;
   }
 
   std::string text;  ///< set by next()
@@ -103,7 +103,7 @@ class Pipe {
 std::optional<GuardianTask> read_task(Pipe& pipe) {
   std::array<std::string, 4> texts;
   for (auto& text : texts) {
-    if (pipe.next(std::nullopt) != Pipe::News::text) return std::nullopt;
+    if (pipe.next(std::nullopt) != Pipe::Event::text) return std::nullopt;
     text = pipe.text;
   }
   return GuardianTask{.word = texts[0],
@@ -121,10 +121,10 @@ Guardian::Clock::time_point read_end(const std::string& text) {
 void guard(Pipe& pipe, const RunMembers& members) {
   std::optional<Guardian::Clock::time_point> end;
   while (true) {
-    const auto news = pipe.next(end);
-    if (news == Pipe::News::end_of_file) return;
+    const auto event = pipe.next(end);
+    if (event == Pipe::Event::end_of_file) return;
     end.reset();
-    if (news == Pipe::News::text) {
+    if (event == Pipe::Event::text) {
       end = read_end(pipe.text);
     } else {
       members.kill_until_none(Deadline::after(kCleanUpLimit));
@@ -172,7 +172,7 @@ void Guardian::start() {
   pidfd_ = std::move(process.pidfd);
 }
 
-bool Guardian::put_off(Clock::time_point end) {
+bool Guardian::set_deadline(Clock::time_point end) {
   const auto before = std::exchange(end_, end);
   const auto text = text_of(end);
   // An error other than a full pipe means that the guardian was killed, which its watcher handles.
@@ -197,7 +197,7 @@ bool is_guardian(std::string_view name) {
   return name.rfind(kTitle, 0) == 0;
 }
 
-int be_guardian() {
+int run_guardian() {
   Pipe pipe(STDIN_FILENO);
   const auto task = read_task(pipe);
   if (!task) return 0;

@@ -49,7 +49,7 @@ class Guardian {
   /// Makes the guardian kill the members at `end`, unless called again before. Returns false if it
   /// may already have begun to, or cannot be reached; the caller must then start another guardian
   /// before it starts new members.
-  bool put_off(Clock::time_point end);
+  bool set_deadline(Clock::time_point end);
 
   /// -1: not running.
   pid_t pid() const { return pid_; }
@@ -73,6 +73,6 @@ bool is_guardian(std::string_view name);
 
 /// Main function of the guardian: waits for the end of standard input and cleans up. Returns the
 /// exit code.
-int be_guardian();
+int run_guardian();
 
 }  // namespace ddprun

@@ -20,18 +20,19 @@ bool is_readable(int fd) {
 }
 
 /// Registers a descriptor without owning it, and releases it however the wait ends.
-class Borrowed {
+class RegisteredDescriptor {
  public:
-  Borrowed(asio::posix::stream_descriptor& descriptor, asio::posix::stream_descriptor*& current)
+  RegisteredDescriptor(asio::posix::stream_descriptor& descriptor,
+                       asio::posix::stream_descriptor*& current)
       : descriptor_(descriptor), current_(current) {
     current_ = &descriptor_;
   }
-  ~Borrowed() {
+  ~RegisteredDescriptor() {
     current_ = nullptr;
     descriptor_.release();
   }
-  Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
+  RegisteredDescriptor(const RegisteredDescriptor&) = delete;
+  RegisteredDescriptor& operator=(const RegisteredDescriptor&) = delete;
 
  private:
   asio::posix::stream_descriptor& descriptor_;
@@ -59,7 +60,7 @@ asio::awaitable<void> LimitedWait::until_change(int fd) {
 asio::awaitable<void> LimitedWait::wait(int fd, Descriptor::wait_type what) {
   if (is_over()) co_return;
   Descriptor descriptor(executor_, fd);
-  const Borrowed borrowed(descriptor, waited_for_);
+  const RegisteredDescriptor registered(descriptor, waited_for_);
   boost::system::error_code ignored;
   auto ready = descriptor.async_wait(what, asio::redirect_error(asio::use_awaitable, ignored));
   co_await with_deadline(std::move(ready), Deadline::after(limit_ - RunClock::now()));

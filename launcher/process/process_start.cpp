@@ -56,12 +56,12 @@ OomScores oom_scores(bool outlives_agent) {
 
 /// Sets the OOM score of this process to its child's for the lifetime of this object, if memory is
 /// private: the kernel then does not let the child write it before exec, but the child inherits it.
-class LentOomScore {
+class ChildOomScore {
  public:
-  explicit LentOomScore(const OomScores& scores) : own_(scores.own) { write(scores.of_child); }
-  LentOomScore(const LentOomScore&) = delete;
-  LentOomScore& operator=(const LentOomScore&) = delete;
-  ~LentOomScore() { write(own_); }
+  explicit ChildOomScore(const OomScores& scores) : own_(scores.own) { write(scores.of_child); }
+  ChildOomScore(const ChildOomScore&) = delete;
+  ChildOomScore& operator=(const ChildOomScore&) = delete;
+  ~ChildOomScore() { write(own_); }
 
  private:
   static void write(const std::string& score) {
@@ -104,7 +104,7 @@ struct PidfdLauncher {
   const char* const* environment = nullptr;
   int cgroup_fd = -1;
   bool may_use_clone3 = true;
-  bool is_born_outside = false;  ///< outside the cgroup
+  bool starts_outside = false;  ///< outside the cgroup
 
   template <typename... Initialisers>
   std::variant<ForkedProcess, StartFailure> operator()(const char* program,
@@ -148,7 +148,7 @@ struct PidfdLauncher {
     // Some sandboxes return EPERM for unknown system calls.
     if (child < 0 && (errno == ENOSYS || errno == EPERM)) {
       child = ::syscall(SYS_clone, SIGCHLD | CLONE_PIDFD, nullptr, &pidfd, nullptr, nullptr);
-      is_born_outside = true;
+      starts_outside = true;
     }
     return static_cast<pid_t>(child);
   }
@@ -180,7 +180,7 @@ struct EnterCgroupIfOutside {
   template <typename Path>
   boost::system::error_code on_exec_setup(PidfdLauncher& launcher, const Path& program,
                                           const char* const* arguments) const {
-    const start_steps::EnterCgroup enter{launcher.is_born_outside ? launcher.cgroup_fd : -1};
+    const start_steps::EnterCgroup enter{launcher.starts_outside ? launcher.cgroup_fd : -1};
     return enter.on_exec_setup(launcher, program, arguments);
   }
 };
@@ -240,7 +240,7 @@ std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& req
   const int input = request.standard_input < 0 ? null.get() : request.standard_input;
   const char* program = request.program.empty() ? arguments[0] : request.program.c_str();
 
-  const LentOomScore lent(scores);
+  const ChildOomScore child_score(scores);
   PidfdLauncher launcher;
   launcher.environment = environment.data();
   launcher.cgroup_fd = request.cgroup_fd;

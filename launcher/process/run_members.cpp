@@ -41,9 +41,9 @@ constexpr int kExecPause = 1;  // milliseconds
 
 /// Gives this thread a real-time priority for the lifetime of this object, where permitted:
 /// otherwise a fork bomb of 400 processes leaves it a four-hundredth of the CPU.
-class Urgent {
+class RealTimePriority {
  public:
-  Urgent() : policy_(::sched_getscheduler(0)) {
+  RealTimePriority() : policy_(::sched_getscheduler(0)) {
     ::sched_getparam(0, &parameters_);
     sched_param lowest{};
     lowest.sched_priority = ::sched_get_priority_min(SCHED_RR);
@@ -52,9 +52,9 @@ class Urgent {
     is_urgent_ = policy_ >= 0 && processor_time.rlim_cur == RLIM_INFINITY &&
                  ::sched_setscheduler(0, SCHED_RR, &lowest) == 0;
   }
-  Urgent(const Urgent&) = delete;
-  Urgent& operator=(const Urgent&) = delete;
-  ~Urgent() {
+  RealTimePriority(const RealTimePriority&) = delete;
+  RealTimePriority& operator=(const RealTimePriority&) = delete;
+  ~RealTimePriority() {
     if (is_urgent_) ::sched_setscheduler(0, policy_, &parameters_);
   }
 
@@ -70,7 +70,7 @@ void wait_for(const PendingExits& ends, Deadline deadline) {
     ::poll(&ready, 1, deadline.remaining_poll_milliseconds());
   }
   while (ends.cgroup_events && !deadline.passed() &&
-         Cgroup::tells(*ends.cgroup_events, Cgroup::kPopulated)) {
+         Cgroup::has_event(*ends.cgroup_events, Cgroup::kPopulated)) {
     pollfd change{.fd = ends.cgroup_events->get(), .events = POLLPRI, .revents = 0};
     ::poll(&change, 1, deadline.remaining_poll_milliseconds());
   }
@@ -115,11 +115,11 @@ void RunMembers::become_parent_of_orphans() {
 int RunMembers::cgroup_fd() {
   if (!cgroup_) return -1;
   if (has_killed_) {
-    if (birthplace_) birthplace_->remove();
-    birthplace_ = cgroup_->make_child(std::to_string(++births_));
+    if (start_cgroup_) start_cgroup_->remove();
+    start_cgroup_ = cgroup_->make_child(std::to_string(++start_cgroup_count_));
     has_killed_ = false;
   }
-  return birthplace_ ? birthplace_->fd() : cgroup_->fd();
+  return start_cgroup_ ? start_cgroup_->fd() : cgroup_->fd();
 }
 
 std::vector<pid_t> RunMembers::members() const {
@@ -174,16 +174,16 @@ void RunMembers::kill() const noexcept {
                        [](const OpenProcess& member) { member.signal(SIGKILL); });
 }
 
-PendingExits RunMembers::ask(std::vector<pid_t>& asked, Deadline deadline) const {
+PendingExits RunMembers::terminate(std::vector<pid_t>& signalled, Deadline deadline) const {
   if (has_none()) return {};
-  const Urgent urgent;
+  const RealTimePriority priority;
   PendingExits ends;
-  const auto ask_one = [&](OpenProcess& member) {
-    if (!ignores(member.pid, SIGTERM) && member.signal(SIGTERM)) asked.push_back(member.pid);
+  const auto terminate_one = [&](OpenProcess& member) {
+    if (!ignores(member.pid, SIGTERM) && member.signal(SIGTERM)) signalled.push_back(member.pid);
     ends.processes.push_back(std::move(member));
   };
-  for (auto& member : open_in_cgroup()) ask_one(member);
-  visit_outside_cgroup([&deadline](pid_t) { return !deadline.passed(); }, ask_one);
+  for (auto& member : open_in_cgroup()) terminate_one(member);
+  visit_outside_cgroup([&deadline](pid_t) { return !deadline.passed(); }, terminate_one);
   // The end of a thread group leader is reported shortly before the cgroup loses it.
   if (cgroup_) ends.cgroup_events = cgroup_->open_events();
   return ends;
@@ -223,7 +223,7 @@ void RunMembers::thaw() {
 
 std::optional<PendingExits> RunMembers::kill_round(std::vector<pid_t>& met) const {
   if (has_none()) return std::nullopt;
-  const Urgent urgent;
+  const RealTimePriority priority;
   reap_orphans({});
   const auto add = [&met](pid_t pid) {
     if (std::find(met.begin(), met.end(), pid) == met.end()) met.push_back(pid);

@@ -62,7 +62,7 @@ class RunMembers {
   bool is_parent_of_orphans() const { return is_parent_of_orphans_; }
 
   /// Excludes a child of this process from the members; -1: none.
-  void except(pid_t guardian) { guardian_ = guardian; }
+  void exclude(pid_t guardian) { guardian_ = guardian; }
 
   /// Must be called if another process may have killed the members.
   void note_kill() { has_killed_ = true; }
@@ -71,10 +71,10 @@ class RunMembers {
   int cgroup_fd();
   std::vector<pid_t> members() const;
   void kill() const noexcept;
-  PendingExits ask(std::vector<pid_t>& asked, Deadline deadline) const;
+  PendingExits terminate(std::vector<pid_t>& signalled, Deadline deadline) const;
   void freeze();
   void thaw();
-  std::optional<PendingExits> kill_round(std::vector<pid_t>& met) const;
+  std::optional<PendingExits> kill_round(std::vector<pid_t>& killed) const;
   void reap_orphans(const std::vector<pid_t>& own) const noexcept;
 
   /// Kills repeatedly until there are no members, or until the deadline. Blocks.
@@ -100,8 +100,8 @@ class RunMembers {
 
   std::string word_;
   std::optional<Cgroup> cgroup_;
-  std::optional<Cgroup> birthplace_;  ///< below cgroup_, once that has been killed
-  int births_ = 0;
+  std::optional<Cgroup> start_cgroup_;  ///< below cgroup_, once that has been killed
+  int start_cgroup_count_ = 0;
   mutable bool has_killed_ = false;  ///< since the creation of the birthplace
   std::vector<OpenProcess> frozen_;  ///< outside the cgroup, stopped by freeze()
   bool is_parent_of_orphans_ = false;

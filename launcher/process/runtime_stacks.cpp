@@ -19,7 +19,7 @@ namespace asio = boost::asio;
 using control::ThreadStack;
 
 // Room for the responses of all threads at once, so that none is lost.
-constexpr int kAnswerBytes = static_cast<int>(kThreadsAskedMax * 2 * sizeof(ThreadStack));
+constexpr int kAnswerBytes = static_cast<int>(kStackThreadsMax * 2 * sizeof(ThreadStack));
 
 bool is_pipe(int fd) {
   struct stat status {};
@@ -52,18 +52,18 @@ class NamedPipe {
   UniqueFd fd_;
 };
 
-std::size_t ask_each(pid_t pid) {
-  std::size_t asked = 0;
+std::size_t request_each(pid_t pid) {
+  std::size_t requested = 0;
   for (const pid_t thread : thread_ids(pid)) {
-    if (asked == kThreadsAskedMax) break;
-    if (::syscall(SYS_tgkill, pid, thread, control::stack_request_signal()) == 0) ++asked;
+    if (requested == kStackThreadsMax) break;
+    if (::syscall(SYS_tgkill, pid, thread, control::stack_request_signal()) == 0) ++requested;
   }
-  return asked;
+  return requested;
 }
 
 asio::awaitable<void> read_answers(asio::posix::stream_descriptor& pipe,
-                                   std::vector<ThreadStack>& answers, std::size_t asked) {
-  while (answers.size() < asked) {
+                                   std::vector<ThreadStack>& answers, std::size_t requested) {
+  while (answers.size() < requested) {
     ThreadStack answer;
     const auto bytes =
         co_await pipe.async_read_some(asio::buffer(&answer, sizeof answer), asio::use_awaitable);
@@ -75,7 +75,7 @@ asio::awaitable<void> read_answers(asio::posix::stream_descriptor& pipe,
 
 }  // namespace
 
-asio::awaitable<std::vector<ThreadStack>> ask_runtime_for_stacks(asio::any_io_executor executor,
+asio::awaitable<std::vector<ThreadStack>> request_runtime_stacks(asio::any_io_executor executor,
                                                                  pid_t pid, HeldPath folder,
                                                                  Deadline deadline) {
   std::vector<ThreadStack> answers;
@@ -83,8 +83,8 @@ asio::awaitable<std::vector<ThreadStack>> ask_runtime_for_stacks(asio::any_io_ex
   const int fd = named.release();
   if (fd < 0) co_return answers;
   asio::posix::stream_descriptor pipe(executor, fd);
-  const auto asked = ask_each(pid);
-  auto reading = read_answers(pipe, answers, asked);
+  const auto requested = request_each(pid);
+  auto reading = read_answers(pipe, answers, requested);
   co_await with_deadline(std::move(reading), deadline);
   std::sort(answers.begin(), answers.end(),
             [](const ThreadStack& a, const ThreadStack& b) { return a.thread_id < b.thread_id; });

@@ -16,12 +16,12 @@
 namespace ddprun {
 
 /// Maximum threads per worker; enough for a few large thread pools.
-inline constexpr std::size_t kThreadsAskedMax = 256;
+inline constexpr std::size_t kStackThreadsMax = 256;
 
 /// Returns the stacks that the threads of `pid` have sent when all have responded or at the
 /// deadline, ordered by ID; empty if none did. `folder` is that of its error file. REQUIRES: the
 /// process handles the signal, and has not been reaped, so that its PID is not reused.
-boost::asio::awaitable<std::vector<control::ThreadStack>> ask_runtime_for_stacks(
+boost::asio::awaitable<std::vector<control::ThreadStack>> request_runtime_stacks(
     boost::asio::any_io_executor executor, pid_t pid, HeldPath folder, Deadline deadline);
 
 }  // namespace ddprun

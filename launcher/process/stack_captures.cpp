@@ -16,7 +16,7 @@ StackCaptures::StackCaptures(asio::any_io_executor executor, Deadline::Duration 
       hooks_(std::move(hooks)),
       log_(std::move(log)) {}
 
-void StackCaptures::ask(StackCapture capture) {
+void StackCaptures::take(StackCapture capture) {
   if (!is_busy_) return begin({.capture = std::move(capture), .deadline = std::nullopt});
   if (!next_) next_ = {.capture = std::move(capture), .deadline = std::nullopt};
 }

@@ -37,7 +37,7 @@ class StackCaptures {
 
   /// Takes stacks now or after the running capture. At most one capture is pending: further ones
   /// would show the same.
-  void ask(StackCapture capture);
+  void take(StackCapture capture);
 
   /// Takes the stacks of workers that are about to be stopped, within the limit from now on.
   /// Interrupts the running capture and replaces the pending one.

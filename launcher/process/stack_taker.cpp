@@ -182,7 +182,7 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, TraceTa
   const auto tool_deadline = sooner(deadline, plan_.limits.tool);
   switch (means) {
     case StackMeans::runtime:
-      return ask_runtime(std::move(target), tool_deadline);
+      return request_from_runtime(std::move(target), tool_deadline);
     case StackMeans::py_spy:
       return run_tool({plan_.py_spy, "dump", "--pid", std::to_string(pid)}, stacks_in,
                       std::move(target), tool_deadline);
@@ -201,11 +201,13 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, TraceTa
   }(pid);
 }
 
-asio::awaitable<StackTaker::Found> StackTaker::ask_runtime(TraceTarget target, Deadline deadline) {
+asio::awaitable<StackTaker::Found> StackTaker::request_from_runtime(TraceTarget target,
+                                                                    Deadline deadline) {
   const pid_t pid = target.pid;
-  auto asking = ask_runtime_for_stacks(executor_, pid, target.worker->spec.error_file.parent_path(),
-                                       sooner(deadline, kRuntimeLimit));
-  auto stacks = co_await std::move(asking);
+  auto requesting =
+      request_runtime_stacks(executor_, pid, target.worker->spec.error_file.parent_path(),
+                             sooner(deadline, kRuntimeLimit));
+  auto stacks = co_await std::move(requesting);
   SymbolRequest request{.stacks = std::move(stacks), .names = {}, .memory_map = {}};
   if (request.stacks.empty()) co_return Found{.text = "", .problem = "no thread answered"};
   for (const pid_t thread : thread_ids(pid)) request.names[thread] = thread_name(pid, thread);
@@ -268,7 +270,7 @@ asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string>
   // A killed debugger may leave the process stopped.
   if (!was_stopped && is_stopped(target.pid)) worker.process.signal_group(SIGCONT);
   Found found{.text = stacks_of(output.text), .problem = output.problem};
-  if (found.text.empty() && found.problem.empty()) found.problem = complaint_in(output.text);
+  if (found.text.empty() && found.problem.empty()) found.problem = problem_in(output.text);
   co_return found;
 }
 

@@ -27,9 +27,9 @@ asio::awaitable<Swept> Sweep::run(std::vector<pid_t> abandoned) {
   Swept swept;
   abandoned_ = std::move(abandoned);
   wait_.begin(kTidyLimit);
-  auto asked = containment_.ask(swept.ended, Deadline::after(kTidyLimit));
+  auto pending = containment_.terminate(swept.ended, Deadline::after(kTidyLimit));
   is_asking_ = true;
-  co_await wait_for(std::move(asked));
+  co_await wait_for(std::move(pending));
   is_asking_ = false;
   killed_at_ = std::chrono::steady_clock::now();
   bool is_done = co_await kill_for(kKillLimit, swept.ended);
@@ -50,7 +50,7 @@ asio::awaitable<Swept> Sweep::run(std::vector<pid_t> abandoned) {
   co_return swept;
 }
 
-void Sweep::hurry() {
+void Sweep::end_wait() {
   if (is_asking_) wait_.end();
 }
 
@@ -87,7 +87,7 @@ asio::awaitable<void> Sweep::wait_for(PendingExits ends) {
     co_await wait_.until_readable(process.pidfd.get());
   }
   while (ends.cgroup_events && !wait_.is_over() &&
-         Cgroup::tells(*ends.cgroup_events, Cgroup::kPopulated)) {
+         Cgroup::has_event(*ends.cgroup_events, Cgroup::kPopulated)) {
     co_await wait_.until_change(ends.cgroup_events->get());
   }
 }

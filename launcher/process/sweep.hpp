@@ -35,7 +35,7 @@ class Sweep {
   boost::asio::awaitable<Swept> run(std::vector<pid_t> abandoned);
 
   /// Ends the wait after SIGTERM.
-  void hurry();
+  void end_wait();
 
  private:
   boost::asio::awaitable<void> wait_for(PendingExits ends);

@@ -56,7 +56,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
        control::ControlPage page, Log log, const StackPlan& stacks, KilledLimits limits);
 
   asio::awaitable<StartResult> start(std::vector<WorkerSpec> specs, StartRetry& retry);
-  asio::awaitable<WorkerNews> next();
+  asio::awaitable<WorkerEvent> next();
   void forward(int signal);
   void stop(int signal, std::chrono::milliseconds grace);
   std::vector<int> running() const;
@@ -81,7 +81,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void kill_damaged(Worker& worker, const std::string& damage);
   void note_group_change();
   void reap_orphans();
-  void push(WorkerNews news);
+  void push(WorkerEvent event);
 
   void carry_out(StopSequence::Steps steps);
   void carry_out(StopSequence::TakeStacks step);
@@ -103,11 +103,11 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   Workers workers_;
   WorkerStarter starter_;
   bool is_starting_ = false;
-  std::vector<int> forwarded_;      ///< signals, each once
-  std::vector<int> held_signals_;   ///< to be forwarded when all workers are started, each once
-  int open_watches_ = 0;            ///< watched workers, plus one while stacks are taken
-  std::deque<WorkerNews> news_;     ///< three for each worker, two more, and stacks on demand
-  asio::steady_timer news_signal_;  ///< cancelled when there are events
+  std::vector<int> forwarded_;       ///< signals, each once
+  std::vector<int> held_signals_;    ///< to be forwarded when all workers are started, each once
+  int open_watches_ = 0;             ///< watched workers, plus one while stacks are taken
+  std::deque<WorkerEvent> events_;   ///< three for each worker, two more, and stacks on demand
+  asio::steady_timer event_signal_;  ///< cancelled when there are events
   GroupStacks stacks_;
   StopSequence stop_;
   LimitTimer stop_timer_;
@@ -128,7 +128,7 @@ WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment
       page_(std::move(page)),
       log_(std::move(log)),
       starter_(executor_, containment, router, page_.fd(), workers_),
-      news_signal_(executor_, Worker::Clock::time_point::max()),
+      event_signal_(executor_, Worker::Clock::time_point::max()),
       stacks_(executor_, attempt, containment, page_, workers_, stacks,
               {.on_taken = [this](StacksTaken taken) { push(std::move(taken)); },
                .on_idle = [this] { end_watch(); }},
@@ -219,7 +219,7 @@ void WorkerGroup::Impl::watch_all() {
   for (auto& worker : workers_) {
     ++open_watches_;
     auto watching = watch(shared_from_this(), worker);
-    // Joined by next(): NothingLeft follows the last one.
+    // Joined by next(): AllExited follows the last one.
     asio::co_spawn(executor_, std::move(watching), asio::detached);
   }
   if (containment_.is_parent_of_orphans() && !workers_.empty()) {
@@ -276,7 +276,7 @@ void WorkerGroup::Impl::end_watch() {
   stop_timer_.cancel();
   orphans_.cancel();
   death_watch_.reset();
-  news_signal_.cancel();
+  event_signal_.cancel();
 }
 
 WorkerExited WorkerGroup::Impl::exit_of(const Worker& worker, const ProcessExit& exit) const {
@@ -318,8 +318,8 @@ void WorkerGroup::Impl::note_death(Worker& worker, const std::optional<std::stri
 void WorkerGroup::Impl::note_group_change() {
   const bool has_one_ended =
       std::any_of(workers_.begin(), workers_.end(), [](const auto& one) { return one->has_ended; });
-  const bool is_pending = std::any_of(news_.begin(), news_.end(), [](const WorkerNews& news) {
-    return std::holds_alternative<GroupsChanged>(news);
+  const bool is_pending = std::any_of(events_.begin(), events_.end(), [](const WorkerEvent& event) {
+    return std::holds_alternative<GroupsChanged>(event);
   });
   if (has_one_ended && !is_pending) push(GroupsChanged{});
 }
@@ -337,24 +337,24 @@ void WorkerGroup::Impl::reap_orphans() {
   });
 }
 
-asio::awaitable<WorkerNews> WorkerGroup::Impl::next() {
+asio::awaitable<WorkerEvent> WorkerGroup::Impl::next() {
   const auto self = shared_from_this();
   while (true) {
-    if (!news_.empty()) {
-      WorkerNews news = std::move(news_.front());
-      news_.pop_front();
-      co_return news;
+    if (!events_.empty()) {
+      WorkerEvent event = std::move(events_.front());
+      events_.pop_front();
+      co_return event;
     }
-    if (open_watches_ == 0) co_return NothingLeft{};
+    if (open_watches_ == 0) co_return AllExited{};
     boost::system::error_code ignored;
-    news_signal_.expires_at(Worker::Clock::time_point::max());
-    co_await news_signal_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    event_signal_.expires_at(Worker::Clock::time_point::max());
+    co_await event_signal_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   }
 }
 
-void WorkerGroup::Impl::push(WorkerNews news) {
-  news_.push_back(std::move(news));
-  news_signal_.cancel();
+void WorkerGroup::Impl::push(WorkerEvent event) {
+  events_.push_back(std::move(event));
+  event_signal_.cancel();
 }
 
 std::vector<int> WorkerGroup::Impl::running() const {
@@ -423,7 +423,7 @@ void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
 }
 
 void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
-  sweep_.hurry();
+  sweep_.end_wait();
   carry_out(stop_.request(RunClock::now(), signal, grace));
 }
 
@@ -507,7 +507,7 @@ void WorkerGroup::Impl::close() {
   death_watch_.reset();
   stop_timer_.cancel();
   orphans_.cancel();
-  news_signal_.cancel();
+  event_signal_.cancel();
   stop_.close();
   starter_.close();
   stacks_.close();
@@ -537,7 +537,7 @@ asio::awaitable<WorkerGroup::StartResult> WorkerGroup::start(std::vector<WorkerS
   return impl_->start(std::move(workers), retry);
 }
 
-asio::awaitable<WorkerNews> WorkerGroup::next() {
+asio::awaitable<WorkerEvent> WorkerGroup::next() {
   return impl_->next();
 }
 

@@ -46,9 +46,9 @@ struct WorkerSpec {
 
 /// Results of next().
 struct GroupsChanged {};  ///< a worker creates a process group after another one has succeeded
-struct NothingLeft {};    ///< all workers have ended and been reaped
-using WorkerNews =
-    std::variant<WorkerDying, WorkerExited, WorkersKilled, StacksTaken, GroupsChanged, NothingLeft>;
+struct AllExited {};      ///< all workers have ended and been reaped
+using WorkerEvent =
+    std::variant<WorkerDying, WorkerExited, WorkersKilled, StacksTaken, GroupsChanged, AllExited>;
 
 class WorkerGroup {
  public:
@@ -72,7 +72,7 @@ class WorkerGroup {
   /// WorkerExited, as soon as the kernel reports the death; WorkerExited exactly once, after the
   /// worker's output has been read to the end (or 1 s after its death if a descendant keeps the
   /// pipe open).
-  boost::asio::awaitable<WorkerNews> next();
+  boost::asio::awaitable<WorkerEvent> next();
 
   /// Sends `signal` to each live worker's process group, during start() when all are started.
   void forward(int signal);
@@ -102,7 +102,7 @@ class WorkerGroup {
   /// stacks if stop() is to take them before the signal.
   void abort(int rank, const std::string& reason);
 
-  /// After NothingLeft: ends descendants that outlived their workers (other sessions included) by
+  /// After AllExited: ends descendants that outlived their workers (other sessions included) by
   /// SIGTERM and, after 1 s, by SIGKILL. Returns when they have ended or the limits for killed
   /// processes have passed. stop() ends the wait after SIGTERM.
   boost::asio::awaitable<Swept> sweep();

@@ -134,7 +134,7 @@ class Starter {
     switch (end.kind) {
       case ConnectionEnd::Kind::not_started:
         // After a stop request the reason does not matter.
-        if (facts_.interrupted_by == 0) print_about(node, "not started: " + end.reason);
+        if (facts_.interrupted_by == 0) print_node_line(node, "not started: " + end.reason);
         add_loss(node, "was not started");
         return set(node, {.state = NodeResult::State::not_started});
       case ConnectionEnd::Kind::ended:
@@ -144,7 +144,7 @@ class Starter {
                           .order = ++ended_,
                           .has_refused = console_.has_refused(node)});
       case ConnectionEnd::Kind::lost:
-        print_about(node, "lost: " + end.reason);
+        print_node_line(node, "lost: " + end.reason);
         add_loss(node, "was lost");
         return set(node, {.state = NodeResult::State::lost});
     }
@@ -159,7 +159,7 @@ class Starter {
     asio::co_spawn(executor_, console_.drain(Deadline::after(kDrainTimeout)), asio::detached);
   }
 
-  void print_about(std::uint32_t node, const std::string& text) {
+  void print_node_line(std::uint32_t node, const std::string& text) {
     console_.print(plan_.names[node] + ": " + text);
   }
 
@@ -172,7 +172,7 @@ class Starter {
   void report_end_of(std::uint32_t node, int exit_code) {
     if (exit_code >= 0) return add_loss(node, "ended with exit code " + std::to_string(exit_code));
     if (sent_.contains(-exit_code)) return;
-    print_about(node, "its agent was killed by " + signal_name(-exit_code));
+    print_node_line(node, "its agent was killed by " + signal_name(-exit_code));
     add_loss(node, "lost its agent by " + signal_name(-exit_code));
   }
 

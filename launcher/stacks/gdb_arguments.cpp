@@ -115,7 +115,7 @@ std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pi
   };
   for (auto& command : call_handler(python_code(mappings))) commands.push_back(std::move(command));
   for (auto& command : show_file(size)) commands.push_back(std::move(command));
-  // For complaint_in().
+  // For problem_in().
   commands.emplace_back(
       "printf \"ddprun: descriptor %d, exported %d, handler %d\\n\", $fd, $dump != 0, "
       "$handler != 0");

@@ -66,7 +66,7 @@ std::string python_frames_in(std::string_view gdb_output) {
   return text;
 }
 
-std::string complaint_in(std::string_view tool_output) {
+std::string problem_in(std::string_view tool_output) {
   std::string last;
   for (const auto& line : split(tool_output, '\n')) {
     for (const auto& refusal : kRefusals) {

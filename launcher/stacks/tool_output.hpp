@@ -17,6 +17,6 @@ std::string python_frames_in(std::string_view gdb_output);
 
 /// Returns why there are no stacks, in one line: the tool's error if it is known, otherwise its
 /// last line.
-std::string complaint_in(std::string_view tool_output);
+std::string problem_in(std::string_view tool_output);
 
 }  // namespace ddprun

@@ -53,10 +53,10 @@ boost::asio::awaitable<void> measure(boost::asio::any_io_executor executor,
     const auto& alive = std::get<std::vector<WorkerStarted>>(started);
     killed = Clock::now();
     ::kill(alive[static_cast<std::size_t>(i % kWorkers)].pid, SIGKILL);
-    WorkerNews news = co_await group.next();
+    WorkerEvent event = co_await group.next();
     phases.noticed.push_back(milliseconds_since(killed));
     group.stop(SIGTERM, 30s);
-    while (!std::holds_alternative<NothingLeft>(news)) news = co_await group.next();
+    while (!std::holds_alternative<AllExited>(event)) event = co_await group.next();
     phases.stopped.push_back(milliseconds_since(killed));
     const auto swept = co_await group.sweep();
     phases.swept.push_back(milliseconds_since(killed));

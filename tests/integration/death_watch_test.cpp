@@ -138,7 +138,7 @@ TEST_SUITE("death watch") {
     await_line(ready);
     ::kill(started[0].pid, SIGKILL);
     await_watched_death(started[0]);
-    bench.run_to_first_news();
+    bench.run_to_first_event();
     REQUIRE(bench.history().dying.size() == 1);
     CHECK(bench.history().exited.empty());
     bench.run_to_end();
@@ -169,7 +169,7 @@ TEST_SUITE("death watch") {
     const auto started = bench.start({probe(bench, 0, {"hold", ready.string()})});
     await_line(ready);
     ::kill(started[0].pid, SIGKILL);
-    bench.run_to_first_news();
+    bench.run_to_first_event();
     bench.group().stop(SIGTERM, 20s);
     bench.run_to_end();
     CHECK_FALSE(bench.history().exit_of(0).was_stopped);
@@ -182,7 +182,7 @@ TEST_SUITE("death watch") {
     bench.start({failing, succeeding});
     await_line(bench.folder() / "one");
     await_line(bench.folder() / "two");
-    bench.run_to_first_news();
+    bench.run_to_first_event();
     bench.group().stop(SIGKILL, 0ms);
     bench.run_to_end();
     REQUIRE(bench.history().dying.size() == 1);
@@ -195,7 +195,7 @@ TEST_SUITE("death watch") {
     const auto ready = bench.folder() / "ready";
     bench.start({probe(bench, 0, {"announce-exit", "3", ready.string()})});
     await_line(ready);
-    bench.run_to_first_news();
+    bench.run_to_first_event();
     bench.group().stop(SIGTERM, 200ms);
     bench.run_to_end();
     CHECK(bench.history().killed.size() == 1);
@@ -212,7 +212,7 @@ TEST_SUITE("death watch") {
       const auto started = bench.start({probe(
           bench, 0, {"announce-and-go", "3", is_stopped ? "stopped" : "running", ready.string()})});
       await_line(ready);
-      bench.run_to_first_news();
+      bench.run_to_first_event();
       if (is_stopped) bench.run_until([&] { return process_state(started[0].pid).letter == 'T'; });
       bench.group().stop(SIGTERM, 20s);
       bench.group().forward(SIGWINCH);

@@ -99,9 +99,8 @@ class Node {
   RunFolder folder_{plan_};
   Containment containment_;
   OutputRouter router_{io_.get_executor(), {}};
-  const AttemptSurroundings surroundings_{io_.get_executor(), plan_,   folder_,
-                                          containment_,       router_, events_};
-  Run run_{surroundings_};
+  const AttemptContext context_{io_.get_executor(), plan_, folder_, containment_, router_, events_};
+  Run run_{context_};
   std::future<RunFinished> result_;
 };
 

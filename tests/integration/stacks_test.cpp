@@ -86,7 +86,7 @@ TEST_SUITE("stacks of workers") {
 
   TEST_CASE("stacks: the number of captured threads is limited") {
     TraceTarget target({.when = StacksWhen::never});
-    target.start_stuck("runtime", static_cast<int>(kThreadsAskedMax) + 20);
+    target.start_stuck("runtime", static_cast<int>(kStackThreadsMax) + 20);
     const auto taken = target.ask();
     REQUIRE(taken.problems.size() == 1);
     CHECK(contains(taken.problems[0], "threads did not answer"));

@@ -149,14 +149,14 @@ TEST_SUITE("worker group") {
         auto starting = group.start(std::move(specs), retry);
         const auto started = co_await std::move(starting);
         ::kill(std::get<std::vector<WorkerStarted>>(started)[3].pid, SIGKILL);
-        WorkerNews news = co_await group.next();
+        WorkerEvent event = co_await group.next();
         group.stop(SIGTERM, 20s);
-        while (!std::holds_alternative<NothingLeft>(news)) {
-          if (const auto* exited = std::get_if<WorkerExited>(&news)) {
+        while (!std::holds_alternative<AllExited>(event)) {
+          if (const auto* exited = std::get_if<WorkerExited>(&event)) {
             ++ended;
             killed += exited->signal == SIGKILL && exited->rank == 3 && exited->attempt == attempt;
           }
-          news = co_await group.next();
+          event = co_await group.next();
         }
       }
     };

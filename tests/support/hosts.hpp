@@ -23,7 +23,7 @@ inline HostFacts host(Files files = {}, Variables variables = {}) {
   facts.random_name = "abcd1234";
   facts.random_run_id = "00000000-0000-4000-8000-000000000000";
   facts.environment = lookup_in(variables);
-  facts.look_at = [files](const std::filesystem::path& path) {
+  facts.file_kind = [files](const std::filesystem::path& path) {
     const auto found = files.find(path.lexically_normal().string());
     return found == files.end() ? FileKind::missing : found->second;
   };

@@ -63,14 +63,14 @@ class WorkerBench::Impl {
     ::close(console);
   }
 
-  asio::awaitable<void> take_news() {
+  asio::awaitable<void> take_event() {
     if (!group) co_return;  // the bench ended before this began
-    WorkerNews news = co_await group->next();
-    if (auto* dying = std::get_if<WorkerDying>(&news)) history.dying.push_back(*dying);
-    if (auto* exited = std::get_if<WorkerExited>(&news)) history.exited.push_back(*exited);
-    if (auto* killed = std::get_if<WorkersKilled>(&news)) history.killed.push_back(*killed);
-    if (auto* stacks = std::get_if<StacksTaken>(&news)) history.stacks.push_back(*stacks);
-    if (std::holds_alternative<NothingLeft>(news)) history.is_complete = true;
+    WorkerEvent event = co_await group->next();
+    if (auto* dying = std::get_if<WorkerDying>(&event)) history.dying.push_back(*dying);
+    if (auto* exited = std::get_if<WorkerExited>(&event)) history.exited.push_back(*exited);
+    if (auto* killed = std::get_if<WorkersKilled>(&event)) history.killed.push_back(*killed);
+    if (auto* stacks = std::get_if<StacksTaken>(&event)) history.stacks.push_back(*stacks);
+    if (std::holds_alternative<AllExited>(event)) history.is_complete = true;
     is_taking = false;
     ++taken;
   }
@@ -93,7 +93,7 @@ class WorkerBench::Impl {
   void keep_taking() {
     if (is_taking || history.is_complete) return;
     is_taking = true;
-    auto taking = take_news();
+    auto taking = take_event();
     asio::co_spawn(io, std::move(taking), asio::detached);
   }
 
@@ -168,7 +168,7 @@ void WorkerBench::run_to_first_exit() {
   run_until([this] { return !impl_->history.exited.empty(); });
 }
 
-void WorkerBench::run_to_first_news() {
+void WorkerBench::run_to_first_event() {
   run_until([this] { return impl_->taken > 0; });
 }
 

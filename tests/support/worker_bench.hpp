@@ -22,7 +22,7 @@ struct History {
   std::vector<WorkerExited> exited;  ///< in order of time
   std::vector<WorkersKilled> killed;
   std::vector<StacksTaken> stacks;
-  bool is_complete = false;  ///< NothingLeft arrived
+  bool is_complete = false;  ///< AllExited arrived
 
   const WorkerExited& exit_of(int rank) const;
 };
@@ -56,7 +56,7 @@ class WorkerBench {
   /// Handles events until no process is left, the first exit, or the first event of any kind.
   void run_to_end();
   void run_to_first_exit();
-  void run_to_first_news();
+  void run_to_first_event();
 
   const History& history() const;
 

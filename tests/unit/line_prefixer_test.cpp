@@ -24,10 +24,10 @@ TEST_SUITE("line prefixer") {
   TEST_CASE("line prefixer: only complete lines are returned with the prefix") {
     LinePrefixer prefixer("[a0]:");
     CHECK(prefixer.take("one\ntwo\nthr", kNow) == "[a0]:one\n[a0]:two\n");
-    CHECK(prefixer.has_news());
+    CHECK(prefixer.has_unshown_text());
     CHECK(prefixer.open_line() == "[a0]:thr");
     CHECK(prefixer.take("ee\n\n", kNow) == "[a0]:three\n[a0]:\n");
-    CHECK_FALSE(prefixer.has_news());
+    CHECK_FALSE(prefixer.has_unshown_text());
     CHECK(prefixer.open_line().empty());
     CHECK(prefixer.take("", kNow).empty());
   }
@@ -61,7 +61,7 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take("10%", kNow).empty());
     CHECK(prefixer.flush() == ">10%");
     CHECK(prefixer.is_inside_line());
-    CHECK_FALSE(prefixer.has_news());
+    CHECK_FALSE(prefixer.has_unshown_text());
     CHECK(prefixer.take(" 20%", kNow).empty());
     CHECK(prefixer.flush() == " 20%");
     CHECK(prefixer.take("\nnext\n", kNow) == "\n>next\n");
@@ -160,11 +160,11 @@ TEST_SUITE("verbatim output") {
     LinePrefixer prefixer("", LinePrefixer::Form::verbatim);
     CHECK(prefixer.take("one\r\n\r10%\r20%\ntwo", kNow) == "one\r\n\r10%\r20%\n");
     CHECK_FALSE(prefixer.is_inside_line());
-    CHECK(prefixer.has_news());
+    CHECK(prefixer.has_unshown_text());
     CHECK(prefixer.take(" and", kNow).empty());
     CHECK(prefixer.flush() == "two and");
     CHECK(prefixer.is_inside_line());
-    CHECK_FALSE(prefixer.has_news());
+    CHECK_FALSE(prefixer.has_unshown_text());
     CHECK(prefixer.take(" three\nfour", kNow) == " three\n");
     CHECK_FALSE(prefixer.is_inside_line());
     CHECK(prefixer.finish() == "four");
@@ -211,7 +211,7 @@ TEST_SUITE("progress bars") {
     CHECK(prefixer.take("\r 10%", kNow).empty());
     CHECK(prefixer.flush() == "> 10%\n");
     CHECK_FALSE(prefixer.is_inside_line());
-    CHECK_FALSE(prefixer.has_news());
+    CHECK_FALSE(prefixer.has_unshown_text());
     CHECK(prefixer.flush().empty());
     CHECK(prefixer.take("\r100%", kNow).empty());
     CHECK(prefixer.flush() == ">100%\n");
@@ -224,7 +224,7 @@ TEST_SUITE("progress bars") {
   TEST_CASE("progress bars: a bar that clears itself leaves nothing") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\r100%\r    \r", kNow).empty());
-    CHECK_FALSE(prefixer.has_news());
+    CHECK_FALSE(prefixer.has_unshown_text());
     CHECK(prefixer.open_line().empty());
     CHECK(prefixer.take("text\n\r    \r", kNow) == ">text\n");
     CHECK(prefixer.finish().empty());

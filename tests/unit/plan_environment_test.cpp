@@ -70,7 +70,7 @@ TEST_SUITE("worker environment of a plan") {
     CHECK(variable(off.workers[0], "USE_LIBUV") == "0");
     auto native = with({});
     native.find_pytorch = nullptr;
-    native.look_at = [](const auto&) { return FileKind::executable; };
+    native.file_kind = [](const auto&) { return FileKind::executable; };
     CHECK_FALSE(plan_of({"trainer"}, native).worker_store_port);
     const auto nodes = plan_of(
         {"--nnodes=2", "--security=open", "--rdzv_endpoint=first:29400", "train.py"}, with({}));
@@ -84,9 +84,9 @@ TEST_SUITE("worker environment of a plan") {
     CHECK(plan.stacks == StackPlan{.when = StacksWhen::stop});
     CHECK(plan_of({"train.py"}).stacks.when == StacksWhen::kill);
     auto facts = usual();
-    const auto look_at = facts.look_at;
-    facts.look_at = [look_at](const std::filesystem::path& path) {
-      return path.filename() == "gdb" ? FileKind::executable : look_at(path);
+    const auto file_kind = facts.file_kind;
+    facts.file_kind = [file_kind](const std::filesystem::path& path) {
+      return path.filename() == "gdb" ? FileKind::executable : file_kind(path);
     };
     CHECK(plan_of({"train.py"}, facts).stacks.gdb.ends_with("/gdb"));
     CHECK(plan_of({"train.py"}, facts).stacks.py_spy.empty());

@@ -73,7 +73,7 @@ struct Bench {
 TEST_SUITE("stack captures") {
   TEST_CASE("stack captures: requests during a capture cause one further capture") {
     Bench bench;
-    for (int i = 0; i < 100; ++i) bench.captures.ask(bench.named(std::to_string(i)));
+    for (int i = 0; i < 100; ++i) bench.captures.take(bench.named(std::to_string(i)));
     bench.run();
     CHECK(bench.happened == Names{"0"});
     bench.end_capture();
@@ -86,8 +86,8 @@ TEST_SUITE("stack captures") {
 
   TEST_CASE("stack captures: the end of workers interrupts the capture and drops requests") {
     Bench bench;
-    bench.captures.ask(bench.named("first"));
-    bench.captures.ask(bench.named("waits"));
+    bench.captures.take(bench.named("first"));
+    bench.captures.take(bench.named("waits"));
     bench.run();
     bench.captures.take_last(bench.last("last"));
     bench.run();
@@ -104,7 +104,7 @@ TEST_SUITE("stack captures") {
       deadlines.push_back(deadline);
       return bench.take(std::move(moment));
     };
-    bench.captures.ask(bench.named("first"));
+    bench.captures.take(bench.named("first"));
     bench.run();
     const auto latest = Deadline::Clock::now() + kLimit;
     bench.captures.take_last(capture);
@@ -119,7 +119,7 @@ TEST_SUITE("stack captures") {
   TEST_CASE("stack captures: a failed capture is reported and the next one starts") {
     Bench bench;
     bench.captures.take_last(bench.last("broken"));
-    bench.captures.ask(bench.named("next"));
+    bench.captures.take(bench.named("next"));
     bench.run();
     CHECK(bench.happened == Names{"broken", "after broken", "next"});
     CHECK(bench.log == Names{"no stacks: no memory"});
@@ -129,8 +129,8 @@ TEST_SUITE("stack captures") {
 
   TEST_CASE("stack captures: cleared requests are not started") {
     Bench bench;
-    bench.captures.ask(bench.named("first"));
-    bench.captures.ask(bench.named("waits"));
+    bench.captures.take(bench.named("first"));
+    bench.captures.take(bench.named("waits"));
     bench.captures.clear();
     bench.run();
     bench.end_capture();

@@ -153,23 +153,23 @@ TEST_SUITE("stacks") {
   }
 
   TEST_CASE("stacks: a rejected tool is quoted and others by their last line") {
-    CHECK(complaint_in("warning: process 3 is already traced by process 4\n"
-                       "ptrace: Operation not permitted.\nNo threads.\n") ==
+    CHECK(problem_in("warning: process 3 is already traced by process 4\n"
+                     "ptrace: Operation not permitted.\nNo threads.\n") ==
           "ptrace: Operation not permitted.");
     const std::string no_symbol = "No symbol \"_Py_DumpTracebackThreads\" in current context.\n";
-    CHECK(complaint_in(no_symbol + "ddprun: descriptor 7, exported 0, handler 0\n[detached]\n") ==
+    CHECK(problem_in(no_symbol + "ddprun: descriptor 7, exported 0, handler 0\n[detached]\n") ==
           "This Python exports no function that prints its frames, and its faulthandler is not "
           "enabled (PYTHONFAULTHANDLER=1), or libraries handle SIGILL and SIGABRT.");
-    CHECK(complaint_in(no_symbol + "ddprun: descriptor -1, exported 0, handler 0\n") ==
+    CHECK(problem_in(no_symbol + "ddprun: descriptor -1, exported 0, handler 0\n") ==
           "The process could not create a memory file for its frames.");
-    CHECK(complaint_in("No symbol \"memfd_create\" in current context.\n$1 = 0\n") ==
+    CHECK(problem_in("No symbol \"memfd_create\" in current context.\n$1 = 0\n") ==
           "No symbol \"memfd_create\" in current context.");
-    CHECK(complaint_in("Couldn't write extended state status: Bad address.\n$1 = 0\n"
-                       "[Inferior 1 (process 9) detached]\n") ==
+    CHECK(problem_in("Couldn't write extended state status: Bad address.\n$1 = 0\n"
+                     "[Inferior 1 (process 9) detached]\n") ==
           "Couldn't write extended state status: Bad address. This gdb is too old for the "
           "processor's registers.");
-    CHECK(complaint_in("Error: no Python\n  here  \n\n") == "  here  ");
-    CHECK(complaint_in(" \n") == "it printed nothing");
+    CHECK(problem_in("Error: no Python\n  here  \n\n") == "  here  ");
+    CHECK(problem_in(" \n") == "it printed nothing");
   }
 
   TEST_CASE("stacks: the memory map is parsed by line and anonymous mappings skipped") {

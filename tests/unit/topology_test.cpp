@@ -232,10 +232,10 @@ TEST_SUITE("host facts") {
     CHECK(facts.random_name != again.random_name);
     CHECK(facts.random_run_id.size() == 36);
     CHECK(facts.random_run_id != again.random_run_id);
-    CHECK(facts.look_at("/") == FileKind::folder);
-    CHECK(facts.look_at("/bin/sh") == FileKind::executable);
-    CHECK(facts.look_at("/etc/passwd") == FileKind::not_executable);
-    CHECK(facts.look_at("/no/such/file") == FileKind::missing);
+    CHECK(facts.file_kind("/") == FileKind::folder);
+    CHECK(facts.file_kind("/bin/sh") == FileKind::executable);
+    CHECK(facts.file_kind("/etc/passwd") == FileKind::not_executable);
+    CHECK(facts.file_kind("/no/such/file") == FileKind::missing);
   }
 }
 

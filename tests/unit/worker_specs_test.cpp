@@ -77,7 +77,7 @@ TEST_SUITE("worker specs") {
 
   TEST_CASE("worker specs: a single node has all ranks and several nodes share them") {
     const auto plan = plan_of_two();
-    CHECK(ddprun::alone(plan).world_size == 2);
+    CHECK(ddprun::single_node_placement(plan).world_size == 2);
     auto facts = kFacts;
     facts.placement = {.node_rank = 1,
                        .node_count = 3,
