@@ -200,7 +200,7 @@ TEST_SUITE("torchrun's command line") {
     CHECK(contains(unknown.output, "--nproc_per_node=tpus"));
   }
 
-  TEST_CASE("torchrun: macros are replaced for each worker and $$ is a dollar sign") {
+  TEST_CASE("torchrun: macros are replaced for each worker and two dollar signs are one") {
     const auto result =
         run_program({in_bin("ddprun"), "--nproc_per_node=2", "--no_python", "/bin/echo",
                      "--a=${local_rank}", "$local_rank/x", "$$5", "${other}", "$"});

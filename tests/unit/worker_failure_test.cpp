@@ -421,7 +421,7 @@ TEST_SUITE("process state") {
     CHECK_FALSE(ignores(::getpid(), SIGKILL));
   }
 
-  TEST_CASE("user_of() tells root, another user, and an unknown one apart") {
+  TEST_CASE("process state: user_of() distinguishes root and other users and unknown ones") {
     const auto status = [](const std::string& users, const std::string& groups) {
       return "Name:\tUid:\t9\nTgid:\t5\nUid:\t" + users + "\nGid:\t" + groups + "\nFDSize:\t64\n";
     };

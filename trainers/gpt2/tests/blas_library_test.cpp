@@ -1,4 +1,4 @@
-// cuBLAS among the libraries that are looked for.
+// The search for cuBLAS.
 #include "trainers/gpt2/cuda/blas_library.hpp"
 
 #include "tests/support/library_files.hpp"

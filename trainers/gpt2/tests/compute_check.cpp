@@ -1,5 +1,5 @@
-// Whether a real CUDA device computes what the CPU does, operation by operation, for tests/gpu/run.
-// Prints a line for each type; ends with 1 if a result is too far from the CPU's.
+// Compares a real CUDA device with the CPU, operation by operation, for tests/gpu/run. Prints a
+// line for each type; exits with 1 if a result differs too much.
 #include "trainers/gpt2/tests/compute_shapes.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ double difference(const Doubles& actual, const Doubles& expected) {
   return apart / largest;
 }
 
-/// Also whether a second run gives the same bits.
+/// Also checks that a second run gives the same bits.
 bool check(trainer::Compute& cpu, trainer::Compute& device, DataType type, double tolerance) {
   double worst = 0;
   bool is_good = true;

@@ -179,7 +179,7 @@ ComputeShape sum(std::size_t elements) {
           }};
 }
 
-/// Where the pace is in memory, the operation's own step and rate are others.
+/// If step and rate are in memory, the operation's own are different.
 ComputeShape adamw(std::size_t elements, bool has_pace = false) {
   return {"AdamW on " + std::to_string(elements) + " elements" + (has_pace ? " at a pace" : ""),
           [=](Compute& compute, DataType type) {
@@ -194,7 +194,7 @@ ComputeShape adamw(std::size_t elements, bool has_pace = false) {
                     .learning_rate = 0.01,
                     .weight_decay = 0.1,
                     .gradient_norm_max = 0.5};
-            // Of the device's own type: a CPU has no other weights than float32 ones.
+            // Of the device's own type: a CPU has only float32 weights.
             if (type == DataType::bfloat16) o.master = arrays.widened(o.values);
             if (has_pace) {
               const AdamWPace pace = adamw_pace(
@@ -209,7 +209,7 @@ ComputeShape adamw(std::size_t elements, bool has_pace = false) {
           }};
 }
 
-/// More arrays than go along with one launch, of many sizes and not all of them aligned.
+/// More arrays than a launch takes, of many sizes and some of them unaligned.
 ComputeShape many_arrays() {
   return {"sums and AdamW of many arrays", [](Compute& compute, DataType type) {
             constexpr std::size_t kArrays = 90;

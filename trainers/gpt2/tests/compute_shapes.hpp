@@ -1,6 +1,6 @@
-// Operations of the sizes that a device's kernels tell apart: rows that vectors divide and that
-// they do not, more rows than a block takes, all widths of heads. Each run returns what the
-// operation wrote, so that an implementation can be held against another one.
+// Operations of all sizes that kernels of a device distinguish: rows that are a multiple of vectors
+// or not, more rows than a block takes, all widths of heads. Each run returns the output of the
+// operation, for comparison with another implementation.
 #pragma once
 
 #include "tests/support/device_arrays.hpp"
@@ -18,10 +18,10 @@ struct ComputeShape {
   std::function<std::vector<Doubles>(trainer::Compute& compute, DataType type)> run;
 };
 
-/// GPT-2's operations but attention.
+/// GPT-2's operations except for attention.
 std::vector<ComputeShape> compute_shapes();
 
-/// Those that small networks need besides.
+/// Operations that small networks need in addition.
 std::vector<ComputeShape> network_shapes();
 
 std::vector<ComputeShape> attention_shapes();

@@ -43,7 +43,7 @@ Doubles rounded_to_bfloat16(Compute& compute, const Doubles& values) {
   return from_device(compute, array.buffer);
 }
 
-/// Forward and backward passes of a case on the device, against those of the CPU in float64.
+/// Forward and backward passes of a case on the device, compared with those of the CPU in float64.
 void check_case(const ComputeCase& one, DataType type, double tolerance) {
   CAPTURE(one.name);
   CAPTURE(to_string(type));
@@ -84,7 +84,7 @@ void check_shape(const ComputeShape& shape, DataType type, double tolerance) {
   CHECK(actual == shape.run(*device, type));
 }
 
-/// The losses of some steps on one batch, of a model with its first values.
+/// The losses of some steps on one batch, for a model with its initial values.
 Doubles train_tiny(Compute& compute, DataType type) {
   constexpr int kSteps = 4;
   constexpr std::size_t kRows = 10;
@@ -144,7 +144,7 @@ TEST_SUITE("compute on CUDA") {
 
   TEST_CASE("CUDA compute: every operation equals the CPU within bfloat16 rounding") {
     const LeavesNothing check;
-    // 2^-9 for each rounding to 8 digits, of values up to 1 and a few roundings on the way.
+    // 2^-9 for each rounding to 8 digits, of values up to 1 and a few roundings in sequence.
     for (const ComputeCase& one : compute_cases()) check_case(one, DataType::bfloat16, 0.012);
   }
 
@@ -199,7 +199,7 @@ TEST_SUITE("compute on CUDA") {
             .square = square.buffer,
             .elements = 2,
             .learning_rate = 0.0005};
-    // A step that bfloat16 cannot hold near 1; eight of them it can.
+    // A step too small for bfloat16 near 1; eight of them are representable.
     for (o.step = 1; o.step <= 8; ++o.step) {
       device->run(o);
       if (o.step == 1) CHECK(from_device(*device, values.buffer) == Doubles{1, 1});
@@ -226,11 +226,11 @@ TEST_SUITE("compute on CUDA") {
       device->run(std::vector(kParameters, operation));
       return emulated_launches() - before;
     };
-    CHECK(launches_of(sum) == 2);  // one with a table, and one that adds up what it has left
+    CHECK(launches_of(sum) == 2);  // one with a table, and one that sums the rest
     CHECK(launches_of(step) == 4);
     CHECK(launches_of(Sgd{.values = memory.buffer, .gradient = memory.buffer, .elements = 8}) == 3);
     device->run(std::span<const AdamW>());
-    // More sums than go along with one launch have one total, too.
+    // More sums than a launch takes have one total, too.
     const Array ones = on_device(*device, Doubles(8, 1), DataType::float32);
     device->zero(total.buffer);
     device->run(std::vector(400, AddSum{ones.buffer, total.buffer, 8}));
@@ -313,7 +313,7 @@ TEST_SUITE("compute on CUDA") {
     const auto device = make_emulated_compute();
     const Doubles expected = train_tiny(*cpu, DataType::float32);
     CHECK(expected.back() < 0.8 * expected.front());
-    // AdamW divides by the root of a square: where a gradient is near nothing, its sign decides.
+    // AdamW divides by the root of a square: for a gradient near zero, its sign decides.
     CHECK(difference(train_tiny(*device, DataType::float32), expected) < 1e-4);
     CHECK(difference(train_tiny(*device, DataType::bfloat16), expected) < 0.05);
   }

@@ -21,7 +21,7 @@ using trainer::cuda::BlasCalls;
 using trainer::cuda::KernelCalls;
 using trainer::cuda::RuntimeCalls;
 
-/// After all that the caller's streams were given, as a device does.
+/// After all preceding work of the caller's streams, like on a device.
 cudaError_t free_memory(void* memory) {
   fake_cuda().device_synchronize();
   return fake_cuda().free(memory);
@@ -32,7 +32,7 @@ cudaError_t allocate(void** memory, std::size_t bytes) {
   return bytes > kMemory ? cudaErrorMemoryAllocation : fake_cuda().allocate(memory, bytes);
 }
 
-/// Those of an H200.
+/// Values of an H200.
 cudaError_t attribute(int* value, cudaDeviceAttr which, int) {
   *value = 0;
   if (which == cudaDevAttrComputeCapabilityMajor) *value = 9;
@@ -105,7 +105,7 @@ EmulatedBlas& blas_of(cublasHandle_t handle) {
   return *reinterpret_cast<EmulatedBlas*>(handle);
 }
 
-/// A matrix by columns.
+/// A matrix in column-major order.
 struct Matrix {
   void* data;
   cudaDataType type;
@@ -149,7 +149,7 @@ cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t transpose_left,
           sum += (transpose_left == CUBLAS_OP_T ? left.at(i, row) : left.at(row, i)) *
                  (transpose_right == CUBLAS_OP_T ? right.at(column, i) : right.at(i, column));
         }
-        // Where nothing is kept, what was there is not read: it may be a NaN.
+        // With a factor of zero the previous value is not read: it may be a NaN.
         const float before = kept == 0 ? 0 : kept * result.at(row, column);
         result.put(row, column, factor * sum + before);
       }

@@ -1,5 +1,5 @@
-// A Compute on the fake's CUDA devices: our own kernels on the processor, and plain loops in place
-// of cuBLAS.
+// A Compute on the fake CUDA devices: the project's kernels on the CPU, and plain loops in place of
+// cuBLAS.
 #pragma once
 
 #include "tests/support/fake_cuda.hpp"
@@ -15,7 +15,7 @@ inline std::unique_ptr<trainer::Compute> make_emulated_compute(int index = 0) {
   return trainer::cuda::make_compute(emulated_calls(), index);
 }
 
-/// For the length of a test, which frees all that it allocates on the devices.
+/// Checks at its destruction that the test has freed all its memory on the devices.
 struct LeavesNothing {
   LeavesNothing() = default;
   LeavesNothing(const LeavesNothing&) = delete;
@@ -23,11 +23,11 @@ struct LeavesNothing {
   ~LeavesNothing() { CHECK(fake_cuda_objects() == 0); }
 };
 
-/// Kernels of a Compute that have been launched so far.
+/// Number of kernel launches of a Compute so far.
 int emulated_launches();
 
-/// For as long as it is there, kernels that are launched run the last thread and the last block
-/// first. What they compute must not change by that.
+/// During its lifetime, kernels run the last thread and the last block first. Results must not
+/// depend on that.
 class BackwardsKernels {
  public:
   BackwardsKernels();

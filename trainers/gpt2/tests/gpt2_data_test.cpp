@@ -41,7 +41,7 @@ TEST_SUITE("token files") {
     const TokenFile file(folder / "tokens");
     CHECK(file.size() == 11);
     CHECK(file.vocabulary() == 65536);
-    // The last token of a window needs one that follows it.
+    // The last token of a window needs a successor.
     CHECK(file.windows(5) == 2);
     CHECK(file.windows(6) == 1);
     CHECK(file.windows(10) == 1);
@@ -86,7 +86,7 @@ TEST_SUITE("token files") {
         changed[position] = value;
         seen.insert(checksum(65536, changed));
         ++changes;
-        // The same change twice, where a sum might lose it.
+        // The same change twice, which a plain sum might not detect.
         changed[position == 32 ? 0 : 32] = value;
         seen.insert(checksum(65536, changed));
         ++changes;

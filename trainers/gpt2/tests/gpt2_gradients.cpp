@@ -1,6 +1,6 @@
-// Writes what a small language model computes as one JSON object, for comparison with PyTorch: its
-// parameters, the loss and the gradients of a batch, and the parameters after a few steps of the
-// optimizer with always the same batch. In float64, where what should be zero is near it.
+// Writes results of a small language model as one JSON object, for comparison with PyTorch: its
+// parameters, the loss and the gradients of a batch, and the parameters after a few optimizer steps
+// with the same batch. In float64, so that values that should be zero are near it.
 #include "trainers/gpt2/optimizer.hpp"
 #include "trainers/gpt2/tests/gpt2_models.hpp"
 
@@ -19,7 +19,7 @@ int main() {
   gpt2::Options options;
   options.steps = 10;
   options.warmup_steps = 2;
-  options.gradient_norm_max = 0.5;  // less than it is
+  options.gradient_norm_max = 0.5;  // smaller than the real one
 
   const auto compute = make_cpu_compute(1);
   std::mt19937 random(2026);

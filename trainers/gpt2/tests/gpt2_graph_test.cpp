@@ -1,5 +1,5 @@
-// Trainings of gpt2 whose steps are CUDA graphs, with the fake's devices and NCCL: results are
-// those of steps that are launched kernel by kernel.
+// Trainings of gpt2 with CUDA graphs for steps, with the fake devices and NCCL: results equal those
+// of individually launched kernels.
 #include "tests/support/captures.hpp"
 #include "tests/support/failure_text.hpp"
 #include "trainers/gpt2/tests/gpt2_trainings.hpp"
@@ -22,15 +22,15 @@ using trainer::gpt2::Training;
 
 namespace {
 
-/// Two of them before the graph is made.
+/// Two of them before the graph is created.
 constexpr int kSteps = 4;
 
-/// The rate is another one in each step.
+/// The rate differs in each step.
 Options graph_training() {
   Options options = small_training();
   options.steps = kSteps;
   options.warmup_steps = 3;
-  options.gradient_norm_max = 0.2;  // less than it is
+  options.gradient_norm_max = 0.2;  // smaller than the real one
   return options;
 }
 

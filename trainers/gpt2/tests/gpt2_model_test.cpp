@@ -50,8 +50,8 @@ TEST_SUITE("GPT-2 model") {
     const auto targets = random_tokens(kRows, kTinyShape.vocabulary, random);
     loss_of(*compute, model, tokens, targets, kScale);
     model.backward(kIgnore);
-    // With a step of 1e-5 the slope of a float64 loss near 1 has 11 digits after rounding; the
-    // third derivatives of two layers of weights near 1 take one or two.
+    // With a step of 1e-5 the central difference of a float64 loss near 1 has 11 digits after
+    // rounding; the third derivatives of two layers of weights near 1 cost one or two.
     constexpr double kStep = 1e-5;
     constexpr double kTolerance = 1e-8;
     for (auto& parameter : model.parameters()) {
@@ -92,7 +92,7 @@ TEST_SUITE("GPT-2 model") {
     CHECK(losses[1] == doctest::Approx(losses[0]).epsilon(1e-5));
     for (std::size_t p = 0; p < gradients[0].size(); ++p) {
       for (std::size_t i = 0; i < gradients[0][p].size(); ++i) {
-        // Gradients are of the order of 1; 1e-7 for each rounding of some hundred on the way.
+        // Gradients are of the order of 1; 1e-7 for each rounding of some hundred in sequence.
         CHECK(std::abs(gradients[1][p][i] - gradients[0][p][i]) < 3e-5);
       }
     }

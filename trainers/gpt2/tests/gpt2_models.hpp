@@ -13,7 +13,7 @@ namespace ddprun::test {
 inline constexpr trainer::gpt2::Shape kTinyShape = {
     .layers = 2, .heads = 2, .channels = 8, .context = 5, .vocabulary = 11};
 
-/// Gives the parameters random values, normalisations too, and gradients of zero.
+/// Sets the parameters to random values, including normalisations, and gradients to zero.
 inline std::vector<trainer::Array> fill_randomly(trainer::Compute& compute,
                                                  trainer::gpt2::Model& model,
                                                  std::mt19937& random) {
@@ -38,7 +38,7 @@ inline std::vector<std::int32_t> random_tokens(std::size_t count, std::size_t vo
   return tokens;
 }
 
-/// The loss, scaled, of one forward pass.
+/// The scaled loss of one forward pass.
 inline double loss_of(trainer::Compute& compute, trainer::gpt2::Model& model,
                       const std::vector<std::int32_t>& tokens,
                       const std::vector<std::int32_t>& targets, double scale) {

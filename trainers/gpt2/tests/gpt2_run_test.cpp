@@ -28,11 +28,11 @@ using Words = std::vector<std::string>;
 constexpr std::size_t kTokens = 4001;
 constexpr std::uint32_t kVocabulary = 50;
 
-// Of losses that only rounding tells apart: 6e-7 was measured at most, with three kinds of
-// OpenBLAS's kernels.
+// Difference of losses by rounding alone: 6e-7 was measured at most, with three kinds of OpenBLAS's
+// kernels.
 constexpr double kRounding = 1e-4;
 
-/// Where a run finds its text and leaves what it writes.
+/// Folders of a run's text and output.
 struct Folder : TemporaryFolder {
   Folder() {
     write_token_file(*this / "text", kVocabulary, guessable_tokens(kTokens, kVocabulary));
@@ -40,8 +40,8 @@ struct Folder : TemporaryFolder {
   }
 };
 
-/// The command line of a run with so many workers, of a small model unless the options say
-/// otherwise; one worker alone needs no launcher.
+/// Command line of a run with this number of workers, of a small model unless the options set
+/// another; a single worker needs no launcher.
 Words command(const Folder& folder, int workers, const Words& options) {
   Words words;
   if (workers > 1) words = {in_bin("ddprun"), "--nproc_per_node=" + std::to_string(workers)};
@@ -112,7 +112,7 @@ TEST_SUITE("gpt2 runs") {
 
   TEST_CASE("gpt2: 1 and 2 and 3 workers with equal global batches have equal losses") {
     // Only the order of the sums of gradients differs. AdamW's steps are as large for gradients
-    // near zero as for others, whatever their sign: there the runs part first, by rounding.
+    // near zero as for others, with any sign: there the runs diverge first, by rounding.
     const Folder folder;
     std::vector<std::vector<double>> losses;
     for (const int workers : {1, 2, 3}) {
@@ -189,7 +189,7 @@ TEST_SUITE("gpt2 runs") {
   TEST_CASE("gpt2: a graceful stop loses no step and the same command resumes") {
     const Folder folder;
     const std::string metrics = folder / "metrics";
-    // More steps than anybody waits for, so that the signal is sure to come before the end.
+    // More steps than fit into the test, so that the signal arrives before the end.
     const auto words = [&](std::size_t steps) {
       return Words{"--lr_schedule=constant", "--steps=" + std::to_string(steps),
                    "--metrics=" + metrics};
@@ -228,7 +228,7 @@ TEST_SUITE("gpt2 runs") {
   TEST_CASE("gpt2: workers with different settings do not start") {
     const Folder folder;
     write_token_file(folder / "others", kVocabulary, guessable_tokens(kTokens, kVocabulary - 1));
-    // As nodes with different command lines.
+    // Like nodes with different command lines.
     const auto refused = [&](const std::string& first, const std::string& second,
                              const std::string& says) {
       CAPTURE(second);

@@ -1,4 +1,4 @@
-// A language model under the launcher: workers that are killed cost time and nothing else.
+// A language model under the launcher: killed workers cost only time.
 #include "tests/support/json_lines.hpp"
 #include "trainers/gpt2/tests/token_files.hpp"
 
@@ -21,7 +21,7 @@ using ddprun::test::write_token_file;
 
 namespace {
 
-constexpr int kSteps = 300;  // so many that a kill comes long before the end
+constexpr int kSteps = 300;  // so many that a kill is long before the end
 
 std::vector<std::string> training(const TemporaryFolder& folder, int max_restarts) {
   write_token_file(folder / "text", 300, guessable_tokens(20'000, 300));
@@ -40,7 +40,7 @@ std::vector<std::string> training(const TemporaryFolder& folder, int max_restart
           "--metrics=" + (folder / "metrics")};
 }
 
-/// The last step that rank 0 has done in this attempt; 0 if none yet.
+/// The last completed step of rank 0 in this attempt; 0 before the first step.
 int last_step(const TemporaryFolder& folder, int attempt) {
   int step = 0;
   int current = 0;
@@ -61,7 +61,7 @@ pid_t pid_of(const TemporaryFolder& folder, int attempt, int rank) {
   return 0;
 }
 
-/// The loss of each step; one that was done again must have come out as before, to the last digit.
+/// The loss of each step; a repeated step must have the same loss to the last digit.
 std::map<int, double> losses_of(const TemporaryFolder& folder) {
   std::map<int, double> losses;
   for (const auto& line : read_json_lines(folder / "metrics")) {

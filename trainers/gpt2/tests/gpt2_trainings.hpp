@@ -1,4 +1,4 @@
-// Whole trainings of a small language model, by ranks that are threads of this process.
+// Complete trainings of a small language model, by ranks that are threads of this process.
 #pragma once
 
 #include "tests/support/device_ranks.hpp"
@@ -22,7 +22,7 @@
 
 namespace ddprun::test {
 
-/// Random tokens in a file as trainers/gpt2/prepare_text writes it.
+/// Random tokens in a file like that of trainers/gpt2/prepare_text.
 class SmallText {
  public:
   SmallText() : data_(written(folder_ / "tokens")) {}
@@ -65,22 +65,22 @@ inline trainer::gpt2::Options small_training() {
   return options;
 }
 
-/// What a rank has heard, and the parameters, which all ranks have, in the end.
+/// Results of a rank, and the final parameters, which all ranks have.
 struct Told {
   Doubles losses;
   Doubles norms;
   Doubles test_losses;              ///< on the same text
-  std::vector<std::int64_t> stops;  ///< steps in which some rank wanted to stop
+  std::vector<std::int64_t> stops;  ///< steps in which a rank requested a stop
   std::uint64_t hash = 0;
 
   bool operator==(const Told&) const = default;
 };
 
-/// Where a training begins and where it has ended; rank 0's counts.
+/// First and last step of a training; counters are those of rank 0.
 struct TrainingEnds {
   std::optional<Checkpoint> checkpoint = {};
   std::int64_t last_step = 0;
-  std::int64_t stop_wanted_in = 0;  ///< the step in which this rank wants to stop; 0: in none
+  std::int64_t stop_wanted_in = 0;  ///< step in which this rank requests a stop; 0: none
 };
 
 using AfterStep = std::function<void(trainer::gpt2::Training&)>;
@@ -125,7 +125,7 @@ inline Told train_rank(
   return told;
 }
 
-/// What all of so many ranks on devices tell.
+/// Results of this number of ranks on devices.
 inline Told train_on_devices(int ranks, const SmallText& text,
                              const trainer::gpt2::Options& options, TrainingEnds& ends) {
   std::vector<Told> all(static_cast<std::size_t>(ranks));

@@ -53,7 +53,8 @@ ComputeShape batch_norm(std::size_t rows, std::size_t columns, bool trains) {
             compute.run(forward);
             std::vector<Buffer> results = {forward.mean, forward.running_mean,
                                            forward.running_variance};
-            // Of one row the deviation is 0, and so are the rest of a rounding and its multiples.
+            // The deviation of a single row is 0, so its results are rounding errors and their
+            // multiples.
             if (rows > 1) results.push_back(forward.output);
             if (trains && rows > 1) {
               const BatchNormBackward backward{.input = forward.input,

@@ -10,8 +10,8 @@
 
 namespace ddprun::test {
 
-/// The values depend on the order of the calls alone, so they are the same on each device. One
-/// thread at a time; keeps the memory of what it has given out.
+/// The values depend only on the order of the calls, so they are the same on each device. Not
+/// thread-safe; owns the memory of its arrays.
 class Arrays {
  public:
   Arrays(trainer::Compute& compute, DataType type) : compute_(compute), type_(type) {}
@@ -20,7 +20,7 @@ class Arrays {
   Buffer of(std::size_t elements, DataType type) {
     return keep(on_device(compute_, random_doubles(elements, random_), type));
   }
-  /// Beginning so many elements behind where memory begins.
+  /// At this offset in elements from the start of the memory.
   Buffer shifted(std::size_t elements, std::size_t shift) {
     return random(elements + shift).slice(shift, elements);
   }
@@ -32,7 +32,7 @@ class Arrays {
   Buffer widened(const Buffer& buffer) {
     return keep(on_device(compute_, from_device(compute_, buffer), DataType::float32));
   }
-  /// Squares, for what must not be negative.
+  /// Squares, for values that must not be negative.
   Buffer squares(std::size_t elements, DataType type) {
     Doubles values = random_doubles(elements, random_);
     for (double& value : values) value *= value;

@@ -1,4 +1,4 @@
-// Operations that a Compute records and launches again, on the fake's device as CUDA graphs.
+// Operations that a Compute records and launches again, on the fake device as CUDA graphs.
 #include "tests/support/device_arrays.hpp"
 #include "tests/support/fake_capture.hpp"
 #include "trainers/compute/adamw_pace.hpp"
@@ -57,12 +57,12 @@ void check_launches(Compute& compute) {
   recording->launch();
   recording->launch();
   CHECK(sums.totals() == Doubles{22, 32});
-  // And operations as before.
+  // Operations after the recording are not affected.
   sums.run();
   CHECK(sums.totals() == Doubles{31, 42});
 }
 
-/// What `work` cannot be recorded for.
+/// Returns the reason why `work` cannot be recorded.
 std::string refusal(Compute& compute, const std::function<void()>& work) {
   try {
     compute.record(work);
@@ -110,7 +110,7 @@ TEST_SUITE("recordings") {
               .square = statistics.buffer.slice(2, 2),
               .pace = has_pace ? pace.buffer : Buffer{},
               .elements = 2,
-              .weight_decay = 9.9};  // so that its rounding would show
+              .weight_decay = 9.9};  // so that its rounding would be detected
       std::unique_ptr<Recording> recording;
       for (o.step = 1; o.step <= kSteps; ++o.step) {
         o.learning_rate = 0.1 / static_cast<double>(o.step);

@@ -1,4 +1,4 @@
-// Token files as trainers/gpt2/prepare_text writes them, and damaged ones.
+// Token files like those of trainers/gpt2/prepare_text, and damaged ones.
 #pragma once
 
 #include "tests/support/program.hpp"
@@ -34,7 +34,7 @@ inline void write_token_file(const std::string& path, std::uint32_t vocabulary,
   write_token_file(path, {.vocabulary = vocabulary, .tokens = tokens.size()}, tokens);
 }
 
-/// Tokens that can be guessed from those before them: counting up, but for a jump now and then.
+/// Predictable tokens: counting up, with an occasional jump.
 inline std::vector<std::uint16_t> guessable_tokens(std::size_t count, std::uint32_t vocabulary) {
   std::mt19937 random(17);
   std::vector<std::uint16_t> tokens(count);

@@ -9,7 +9,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-# Both compute in float64 and add up in other orders.
+# Both compute in float64 and sum in different orders.
 TOLERANCE = 1e-10
 
 ours = json.loads(subprocess.run(sys.argv[1:], check=True, stdout=subprocess.PIPE).stdout)
@@ -84,7 +84,7 @@ for step, (loss, norm, rate) in enumerate(zip(ours["losses"], ours["norms"], our
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
-# The scaled steps of Adam make more of the last bits of a gradient near zero.
+# The scaled steps of Adam amplify the last bits of a gradient near zero.
 difference = largest_difference("updated", parameters)
 assert difference < 1e-7, difference
 print("passed")

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-/// Small and quickly done on a device that is a processor.
+/// Small and fast on an emulated device.
 Options small_options(const std::string& model) {
   Options options;
   options.model = model;
@@ -37,7 +37,8 @@ Options small_options(const std::string& model) {
   return options;
 }
 
-/// So many samples that the last step of an epoch has fewer, and one rank none in its second pass.
+/// A number of samples with which the last step of an epoch has fewer, and one rank none in its
+/// second pass.
 TrainAndTest small_data(const Options& options) {
   const bool has_classes = options.loss == "cross_entropy";
   return make_random_data({.train_samples = 37,
@@ -54,7 +55,7 @@ struct Trained {
   ddprun::Checkpoint checkpoint;
 };
 
-/// One rank's training from `from`, or from the beginning, to step `to`.
+/// Trains one rank from `from`, or from the beginning, to step `to`.
 Trained train(ProcessGroup group, Compute& compute, const Options& options, std::int64_t to,
               const std::optional<ddprun::Checkpoint>& from = std::nullopt) {
   const TrainAndTest data = small_data(options);
@@ -105,7 +106,7 @@ Trained train(ProcessGroup group, Compute& compute, const Options& options, std:
 
 using Start = std::optional<ddprun::Checkpoint>;
 
-/// Rank 0's training where all ranks compute on CPUs.
+/// Rank 0's training with all ranks on CPUs.
 Trained train_on_cpus(Options options, std::int64_t to, const Start& from = {}) {
   options.embedding_device = "cpu";
   std::vector<Trained> trained(kRanks);
@@ -118,7 +119,7 @@ Trained train_on_cpus(Options options, std::int64_t to, const Start& from = {}) 
   return trained[0];
 }
 
-/// Where all ranks compute on devices, over NCCL.
+/// The same with all ranks on devices, over NCCL.
 Trained train_on_devices(Options options, std::int64_t to, const Start& from = {}) {
   options.device = "cuda";
   if (options.embedding_device.empty()) options.embedding_device = "cuda";
@@ -159,8 +160,8 @@ TEST_SUITE("trainer on devices") {
       CAPTURE(kind.model);
       Options options = small_options(kind.model);
       options.optimizer = kind.optimizer;
-      // Normalisation takes out the bias before it, whose gradient is the rest of a rounding: for
-      // Adam as good a reason for a step as any other.
+      // Normalisation cancels the bias before it, whose gradient is a rounding error; Adam takes a
+      // step for it like for any other.
       if (options.optimizer == "adam") options.batch_norm = false;
       options.lr = kind.lr;
       const Trained cpu = train_on_cpus(options, 2);

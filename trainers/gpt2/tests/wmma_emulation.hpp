@@ -1,6 +1,6 @@
-// CUDA's products of matrices by a warp (mma.h), for the emulation: 16 by 16 items, of bfloat16 to
-// float32. Which lane holds which items is a device's secret, and another one here: column by
-// column. What a device wants of addresses and strides is checked.
+// CUDA's matrix products by a warp (mma.h), for the emulation: 16 by 16 items, of bfloat16 to
+// float32. The assignment of items to lanes is undocumented on devices, and different here: column
+// by column. Requirements of a device for addresses and strides are checked.
 #pragma once
 
 #include "tests/support/cuda_emulation.hpp"
@@ -86,7 +86,7 @@ void mma_sync(fragment<accumulator, 16, 16, 16, float>& result, const Left& left
     const Right& right;
   };
   const Factors own{left, right};
-  // The others' items are read where they are, while the warp waits.
+  // The others' items are read in place, while the warp waits.
   const auto lanes =
       ddprun::test::gather_lanes({~0U, "mma_sync", ddprun::test::SourceLocation::current()},
                                  reinterpret_cast<std::uintptr_t>(&own));
