@@ -112,7 +112,7 @@ TEST_SUITE("death watch") {
     CHECK(processor_time() - before < took / 2);
   }
 
-  TEST_CASE("death watch: damage of the page is reported though the worker restores the page") {
+  TEST_CASE("death watch: damage of the page is reported even if the worker repairs it") {
     const auto page = control::ControlPage::create(1);
     auto& phase = *reinterpret_cast<std::atomic<std::uint32_t>*>(
         static_cast<char*>(page.worker_area(0)) + sizeof(pthread_mutex_t));

@@ -69,7 +69,7 @@ TEST_SUITE("suspended run") {
     CHECK(bench.history().exit_of(0).exit_code == 3);
   }
 
-  TEST_CASE("suspended run: the grace period is extended, and frozen workers are killed after it") {
+  TEST_CASE("suspended run: frozen workers are killed after the extended grace period") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     bench.start({shell_worker(

@@ -227,8 +227,7 @@ TEST_SUITE("output router") {
     }
   }
 
-  TEST_CASE(
-      "output: a log file that blocks stops neither worker nor agent, and its loss is reported") {
+  TEST_CASE("output: a blocked log file stops neither worker nor agent and is reported") {
     const TemporaryFolder folder;
     const auto file = folder.path() / "log";
     REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
@@ -253,7 +252,7 @@ TEST_SUITE("output router") {
     while (::read(reader.get(), bytes.data(), bytes.size()) != 0) continue;
   }
 
-  TEST_CASE("output: workers wait for a log file that is slow, and nothing is lost") {
+  TEST_CASE("output: workers wait for a slow log file without loss") {
     const TemporaryFolder folder;
     const auto file = folder.path() / "log";
     REQUIRE(::mkfifo(file.c_str(), 0600) == 0);

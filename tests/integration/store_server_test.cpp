@@ -226,7 +226,7 @@ TEST_SUITE("store server") {
     server.stop();
   }
 
-  TEST_CASE("store: notifications of a large value are bounded, and its setter is served") {
+  TEST_CASE("store: notifications of a large value are bounded and the setter is served") {
     constexpr int kWatchers = 20;
     constexpr std::size_t kMax = 5 * wire::kValueBytesMax;
     TestStore server({.bytes_max = kMax});

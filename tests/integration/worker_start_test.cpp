@@ -71,7 +71,7 @@ TEST_SUITE("worker start") {
     CHECK(text.find("one") == text.rfind("one"));
   }
 
-  TEST_CASE("worker start: an error that persists fails the worker and ends the others") {
+  TEST_CASE("worker start: a persistent error fails the worker and ends the others") {
     WorkerBench bench(2);
     const auto result = bench.try_restart(
         {shell_worker(0, "sleep 1000"), absent_worker(bench, 1)}, [] {}, 100ms);

@@ -94,8 +94,7 @@ TEST_SUITE("node messages") {
     CHECK(other.leaves_no_process());
   }
 
-  TEST_CASE(
-      "nodes: a second node 0 on a machine ends and names the process that hosts the rendezvous") {
+  TEST_CASE("nodes: a second node 0 on a machine names the process that hosts the rendezvous") {
     const FreePort port;
     auto with_rank = static_node(2, port);
     with_rank.emplace_back("--node_rank=0");

@@ -122,7 +122,7 @@ TEST_SUITE("blame") {
     for (const auto& row : rows) CHECK(ranks(failures_root_cause_first(row.exits)) == row.expected);
   }
 
-  TEST_CASE("failure text: names the exit code or the signal") {
+  TEST_CASE("failure text: has the exit code or the signal") {
     CHECK(describe_failure(exited(2, 3)) == "rank 2 (pid 102) failed with exit code 3");
     CHECK(describe_failure(killed(2, SIGKILL)) == "rank 2 (pid 102) was killed by SIGKILL");
     CHECK(describe_failure(killed(2, SIGRTMIN + 3)) == "rank 2 (pid 102) was killed by SIGRTMIN+3");

@@ -58,29 +58,29 @@ void replace_part(std::string& page, const std::string& name, const std::string&
 }  // namespace
 
 TEST_SUITE("generated documents") {
-  TEST_CASE("man page: options and keys are those of the option table") {
+  TEST_CASE("man page: options and keys match the option table") {
     auto page = read_source("docs/ddprun.1");
     replace_part(page, "options", man_options());
     replace_part(page, "keys", man_config_keys());
     check_generated("docs/ddprun.1", page);
   }
 
-  TEST_CASE("completions: the installed scripts are those of the option table") {
+  TEST_CASE("completions: the installed scripts match the option table") {
     check_generated("docs/completions/ddprun.bash", bash_completion("ddprun"));
     check_generated("docs/completions/_ddprun", zsh_completion("ddprun"));
   }
 
-  TEST_CASE("help: the text at 80 columns is that of the golden file") {
+  TEST_CASE("help: the text at 80 columns matches the golden file") {
     check_generated("tests/golden/help.txt", help_text(80));
   }
 
-  TEST_CASE("schema: the text is that of the golden file") {
+  TEST_CASE("schema: the text matches the golden file") {
     check_generated("tests/golden/schema.json", config_schema());
   }
 }
 
 TEST_SUITE("man page markup") {
-  TEST_CASE("man page: options, variables, signals, sections and literals are marked up") {
+  TEST_CASE("man page: options and variables and signals and literals have markup") {
     CHECK(mdoc_text("See \"FILES\". With --tee=N, PET_TEE=1 and 'a b' ddprun ends at SIGINT.") ==
           "See\n.Sx FILES .\nWith\n.Fl -tee Ns = Ns Ar N ,\n.Ev PET_TEE Ns =1\nand\n.Ql a b\n.Nm\n"
           "ends at\n.Dv SIGINT .\n");
@@ -114,7 +114,7 @@ TEST_SUITE("man page markup") {
 }
 
 TEST_SUITE("from torchrun") {
-  TEST_CASE("from_torchrun.md: the table has each option of torchrun, and no other") {
+  TEST_CASE("from_torchrun.md: the table has exactly the options of torchrun") {
     std::string rows;
     for (const auto& line : split(read_source("docs/from_torchrun.md"), '\n')) {
       if (line.rfind("| `-", 0) == 0) rows += line.substr(0, line.find(" | ")) + "\n";
@@ -126,7 +126,7 @@ TEST_SUITE("from torchrun") {
     CHECK(names_after(rows, "--") == options);
   }
 
-  TEST_CASE("from_torchrun.md: each variable of a worker is named") {
+  TEST_CASE("from_torchrun.md: each variable of a worker is listed") {
     const auto text = read_source("docs/from_torchrun.md");
     for (const auto& variable : to_environment(WorkerEnv{})) {
       const auto& name = variable.first;

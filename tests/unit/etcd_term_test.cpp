@@ -102,7 +102,7 @@ TEST_SUITE("etcd term") {
     CHECK(begun.said.find("no room") != std::string::npos);
   }
 
-  TEST_CASE("etcd term: a record that is being written is not overtaken by an earlier one") {
+  TEST_CASE("etcd term: an earlier record does not overtake one being written") {
     Begun begun(0s, {{"/v3/kv/txn", R"({"succeeded": true})"}});
     begun.step_down();
     begun.run_until_ended();

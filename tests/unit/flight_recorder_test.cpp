@@ -174,7 +174,8 @@ TEST_SUITE("flight recorder") {
     CHECK(group.members.empty());
   }
 
-  TEST_CASE("read_flights() reports a damaged record and returns none of its groups") {
+  TEST_CASE(
+      "flight recorder: read_flights() reports a damaged record and returns no groups of it") {
     struct Row {
       void (*damage)(FlightLog&);
       const char* told;

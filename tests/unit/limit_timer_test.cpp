@@ -20,7 +20,7 @@ auto in(RunClock::duration time) {
 }  // namespace
 
 TEST_SUITE("limit timer") {
-  TEST_CASE("limit timer: it expires once") {
+  TEST_CASE("limit timer: a timer expires once") {
     boost::asio::io_context io;
     LimitTimer timer(io.get_executor());
     int expired = 0;

@@ -73,7 +73,7 @@ TEST_SUITE("long turns") {
     CHECK(Clock::now() - begin >= 70ms);
   }
 
-  TEST_CASE("LongTurns: short work is done during a rest, and no other turn begins") {
+  TEST_CASE("LongTurns: short work runs during a rest and no other turn begins") {
     Bench bench;
     asio::co_spawn(bench.io, Bench::rest_once(bench, 'r', 10ms), asio::detached);
     bench.start('a', 1);
@@ -83,7 +83,7 @@ TEST_SUITE("long turns") {
     CHECK(Clock::now() - begin >= 20ms);
   }
 
-  TEST_CASE("LongTurns: a coroutine that rests when the loop is destroyed leaves nothing") {
+  TEST_CASE("LongTurns: destroying the loop frees a resting coroutine") {
     Bench bench;
     asio::co_spawn(bench.io, Bench::rest_once(bench, 'r', 10ms), asio::detached);
     bench.start('a', 1);

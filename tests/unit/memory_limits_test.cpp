@@ -21,7 +21,7 @@ constexpr std::size_t kGiB = 1 << 30;
 }  // namespace
 
 TEST_SUITE("memory limits") {
-  TEST_CASE("memory limits: default arenas share what the tightest limit leaves") {
+  TEST_CASE("memory limits: default arenas share the tightest limit") {
     struct Row {
       std::size_t wanted;
       int ranks;
@@ -62,7 +62,7 @@ TEST_SUITE("memory limits") {
     }
   }
 
-  TEST_CASE("memory limits: an exceeded limit is named with its value and the remedy") {
+  TEST_CASE("memory limits: an exceeded limit is reported with its value and a remedy") {
     CHECK_NOTHROW(require_room(kGiB, {}));
     CHECK_NOTHROW(require_room(kGiB, {.file = kGiB, .address_space = kGiB}));
     CHECK(describe_failure([] { require_room(kGiB, {.file = kGiB - 1}); }) ==

@@ -148,7 +148,7 @@ TEST_SUITE("node state machine") {
     }
   }
 
-  TEST_CASE("node: a run that its host has interrupted ends for a node that loses the rendezvous") {
+  TEST_CASE("node: a run interrupted by its host ends for a node without the rendezvous") {
     auto part = joined();
     part.apply(MessageReceived{kRound}, at(20));
     part.apply(MessageReceived{StopWorkers{0, "a was asked to stop", true, 2}}, at(20));

@@ -106,7 +106,7 @@ class OneNode {
 }  // namespace
 
 TEST_SUITE("one node") {
-  TEST_CASE("one node: the workers start when the node joins, without lease, probe or timer") {
+  TEST_CASE("one node: workers start at the join without lease or probe or timer") {
     const OneNode node(0);
     CHECK(node.rounds == std::vector{0});
     CHECK_FALSE(node.is_guarded);
@@ -124,7 +124,7 @@ TEST_SUITE("one node") {
     CHECK(node.is_over());
   }
 
-  TEST_CASE("one node: a failure is restarted while restarts are left, and then ends the run") {
+  TEST_CASE("one node: a failure is restarted while restarts are left") {
     OneNode node(1);
     node.fail();
     CHECK(node.rounds == std::vector{0, 1});
@@ -138,7 +138,7 @@ TEST_SUITE("one node") {
     CHECK(node.is_over());
   }
 
-  TEST_CASE("one node: repeated fast failures are followed by a delay that a signal ends") {
+  TEST_CASE("one node: repeated fast failures cause a delay that a signal ends") {
     OneNode node(9);
     for (int i = 0; i < 3; ++i) node.fail(100ms);
     CHECK(node.rounds == std::vector{0, 1, 2});
@@ -172,7 +172,7 @@ TEST_SUITE("one node") {
     }
   }
 
-  TEST_CASE("one node: processes that could not be killed prevent a restart, not a success") {
+  TEST_CASE("one node: processes that could not be killed prevent only a restart") {
     OneNode node(3);
     node.fail(60s, "process 7 is still running");
     REQUIRE(node.outcome);

@@ -43,7 +43,7 @@ std::vector<Piece> read(const std::string& bytes, std::size_t size) {
 }  // namespace
 
 TEST_SUITE("own words") {
-  TEST_CASE("own words: marked lines are separated from others, in pieces of any size") {
+  TEST_CASE("own words: marked lines are separated in pieces of any size") {
     const OwnWords refusal = {.kind = Kind::refusal, .text = "x: no such file"};
     const auto bytes = "one\ntwo" + std::string("\n") + marked(kMark, kLine) + "three\n" +
                        marked(kMark, refusal) + marked(kMark, kLine) +
@@ -59,7 +59,7 @@ TEST_SUITE("own words") {
     for (const std::size_t size : {1, 2, 3, 5, 7, 1000}) CHECK(read(bytes, size) == expected);
   }
 
-  TEST_CASE("own words: a mark counts after the beginning of another line") {
+  TEST_CASE("own words: a mark counts even after the beginning of another line") {
     const OwnWords exit = {.kind = Kind::agent_exit, .text = "-9"};
     for (const std::size_t size : {1, 2, 3, 5, 7, 1000}) {
       CHECK(
@@ -68,7 +68,7 @@ TEST_SUITE("own words") {
     }
   }
 
-  TEST_CASE("own words: a line with another mark is not own") {
+  TEST_CASE("own words: a line with another mark is output of a worker") {
     const std::string text =
         "\x1e"
         "9999Lno\n";
@@ -94,7 +94,7 @@ TEST_SUITE("own words") {
     CHECK(read(bytes, 5) == std::vector<Piece>{{.is_own = true, .words = expected}});
   }
 
-  TEST_CASE("own words: a report has lines and an end") {
+  TEST_CASE("own words: a report is delimited") {
     const auto pieces = read(marked_report(kMark, "a\n\nb\n"), 4);
     REQUIRE(pieces.size() == 4);
     CHECK(pieces[1].words == OwnWords{.kind = Kind::report});
@@ -102,16 +102,14 @@ TEST_SUITE("own words") {
     CHECK(pieces[3].words == OwnWords{.kind = Kind::report_end});
   }
 
-  TEST_CASE("own words: without a mark no line is own") {
+  TEST_CASE("own words: without a mark all lines are output of workers") {
     OwnWordsReader reader("");
     CHECK(reader.take("a\nb") == std::vector<Piece>{{.bytes = "a\nb"}});
   }
 }
 
 TEST_SUITE("repeated lines") {
-  TEST_CASE(
-      "repeated lines: a line of several nodes is new once, and again when one of them repeats "
-      "it") {
+  TEST_CASE("repeated lines: a line of several nodes is shown again only if one repeats it") {
     RepeatedLines lines;
     CHECK(lines.is_new(0, "waiting"));
     CHECK_FALSE(lines.is_new(1, "waiting"));
@@ -166,7 +164,7 @@ TEST_SUITE("final reports of nodes") {
     CHECK(reports.take() == Reports{{0, "first\n"}});
   }
 
-  TEST_CASE("final reports: a report is bounded, also without an end") {
+  TEST_CASE("final reports: an unterminated report is bounded") {
     const std::string line(kFinalReportBytesMax / 4 - 1, 'x');
     FinalReports reports;
     for (int i = 0; i < 4; ++i) reports.add_line(0, line);
@@ -180,9 +178,7 @@ TEST_SUITE("final reports of nodes") {
           std::string(taken[0].second, 0, 3 * line.size() + 3) + "... (cut off)\n");
   }
 
-  TEST_CASE(
-      "final reports: the reports of all nodes are bounded together, and each keeps its "
-      "beginning") {
+  TEST_CASE("final reports: all reports have a common limit and each keeps its beginning") {
     const std::string line(kFinalReportBytesMax / 2, 'x');
     constexpr std::uint32_t kNodes = 3 * kFinalReportsBytesMax / kFinalReportBytesMax;
     FinalReports reports;
@@ -200,7 +196,7 @@ TEST_SUITE("final reports of nodes") {
     CHECK(taken.back().second == "... (cut off)\n");
   }
 
-  TEST_CASE("final reports: equal reports count as one, also when their memory is full") {
+  TEST_CASE("final reports: equal reports count as one even if their memory is full") {
     const std::string line(kFinalReportBytesMax / 2, 'x');
     constexpr std::uint32_t kNodes = 3 * kFinalReportsBytesMax / kFinalReportBytesMax;
     FinalReports reports;

@@ -109,7 +109,7 @@ TEST_SUITE("placement") {
     CHECK(make_end(end, plan_of("b")).still_running == end.still_running);
   }
 
-  TEST_CASE("placement: a worker whose start failed for long is a failure like others") {
+  TEST_CASE("placement: a failed start that was retried is a normal failure") {
     AttemptEnd end;
     end.exits = {exit_of_rank(1)};
     end.exits[0].was_started = false;
@@ -141,7 +141,7 @@ TEST_SUITE("placement") {
     CHECK(finished.failures[1].error_message == "gone");
   }
 
-  TEST_CASE("placement: the end on the only node does not mention the node") {
+  TEST_CASE("placement: the end on a single node does not mention the node") {
     AttemptEnd end;
     end.not_started = WorkerNotStarted{.message = "no such file"};
     CHECK(make_end(end, {}).not_started == "no such file");
@@ -150,7 +150,7 @@ TEST_SUITE("placement") {
     CHECK(make_end(end, {}).failures[0].description == "rank 1 (pid 4711) failed with exit code 3");
   }
 
-  TEST_CASE("placement: workers that were only stopped are failures on the only node") {
+  TEST_CASE("placement: stopped workers are failures on a single node") {
     AttemptEnd end;
     end.exits = {exit_of_rank(1)};
     end.exits[0].was_stopped = true;
@@ -168,7 +168,7 @@ TEST_SUITE("placement") {
     CHECK(make_end(end, {}).no_restart == "no restart beside it");
   }
 
-  TEST_CASE("placement: the report of the only node is made of its own exits, unlimited") {
+  TEST_CASE("placement: the report of a single node has all its exits") {
     AttemptEnd end;
     for (int rank = 0; rank < 40; ++rank) end.exits.push_back(exit_of_rank(rank));
     const membership::RunOutcome failed{.result = RunResult::failed, .reason = "rank 0 failed"};

@@ -96,14 +96,14 @@ TEST_SUITE("results of nodes over ssh") {
     }
   }
 
-  TEST_CASE("ssh results: the reason of a stop has the numbers of nodes") {
+  TEST_CASE("ssh results: the reason of a stop contains the numbers of nodes") {
     CHECK(decide(of({kRunning, kAbsent})).reason == "only 1 node of at least 2 can take part");
     auto facts = of({kAbsent, kRunning, kRunning}, 2);
     facts.host_name = "c1";
     CHECK(decide(facts).reason == "the rendezvous host c1 could not be started");
   }
 
-  TEST_CASE("ssh results: the starter reports the end if no node can") {
+  TEST_CASE("ssh results: the starter reports the end if no node does") {
     const auto facts = cut_short({ended(143), ended(-9)});
     CHECK(describe_end(facts, "too few", {"b lost its agent by SIGKILL"}) ==
           "too few; b lost its agent by SIGKILL");

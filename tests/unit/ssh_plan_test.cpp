@@ -67,7 +67,7 @@ std::string names_of(const SshPlan& plan) {
 }  // namespace
 
 TEST_SUITE("ssh command") {
-  TEST_CASE("ssh command: configured options come first, and a destination is never an option") {
+  TEST_CASE("ssh command: configured options come first and a destination is never an option") {
     const auto command = ssh_command("/usr/bin/ssh", plan({}).settings, "-oProxyCommand=x");
     const Words start = {"/usr/bin/ssh", "-i", "key", "-p", "2222", "-l", "me", "-o"};
     CHECK(Words(command.begin(), command.begin() + 8) == start);
@@ -98,7 +98,7 @@ TEST_SUITE("ssh command") {
 }
 
 TEST_SUITE("ssh plan") {
-  TEST_CASE("ssh plan: all nodes of the file are reached by their address, else by their name") {
+  TEST_CASE("ssh plan: nodes are reached by their address or otherwise their name") {
     const auto made = plan({"--max_restarts=2", "-m", "prog", "--ssh"});
     REQUIRE(made.targets.size() == 3);
     CHECK(made.targets[0] == Target{.node = 0, .name = "a", .destination = "10.0.0.1"});
@@ -141,8 +141,7 @@ TEST_SUITE("ssh plan") {
     CHECK(names_of(made) == "a c");
   }
 
-  TEST_CASE(
-      "ssh plan: a fixed number of nodes are the first ones, a range has the others as spares") {
+  TEST_CASE("ssh plan: a fixed number selects the first nodes and a range adds spares") {
     CHECK(names_of(plan({"--nnodes=2"}, with_rendezvous(""))) == "n1 n2");
     const auto dynamic = plan(
         {},
@@ -189,7 +188,7 @@ TEST_SUITE("ssh plan") {
     CHECK(contains(problems({}, demanding, facts({})), "c.json: ssh.user: "));
   }
 
-  TEST_CASE("ssh plan: more than 128 nodes are refused, also as spares") {
+  TEST_CASE("ssh plan: more than 128 nodes including spares are rejected") {
     const auto file = [](int nodes) {
       return R"({"version": 1, "nodes": [{"name": "n[1-)" + std::to_string(nodes) +
              R"(]"}], "rendezvous": {"rdzv_backend": "c10d", "rdzv_endpoint": "n1"}})";
@@ -201,7 +200,7 @@ TEST_SUITE("ssh plan") {
     CHECK(plan({"--nnodes=128", "--rdzv_backend=static"}, file(129)).targets.size() == 128);
   }
 
-  TEST_CASE("ssh plan: a dry run shows the commands, and nothing that is secret") {
+  TEST_CASE("ssh plan: a dry run shows the commands without secrets") {
     const auto text = describe(plan({"prog"}));
     CHECK(contains(text, "a: '/usr/bin/ssh' '-i' 'key' '-p' '2222' '-l' 'me' "));
     CHECK(contains(text, "\nc: '/usr/bin/ssh' "));

@@ -43,13 +43,13 @@ Parts read(const std::string& bytes, std::size_t size) {
 }  // namespace
 
 TEST_SUITE("task over ssh") {
-  TEST_CASE("ssh task: is decoded as it was encoded") {
+  TEST_CASE("ssh task: encoding round-trips") {
     const auto bytes = encode(task());
     CHECK(decode_node_task(bytes) == task());
     CHECK(framed(task()).substr(kGreeting.size() + 4) == bytes);
   }
 
-  TEST_CASE("ssh task: one that is cut short, too long or malformed is rejected") {
+  TEST_CASE("ssh task: truncated or too long or malformed input is rejected") {
     const auto bytes = encode(task());
     for (std::size_t size = 0; size < bytes.size(); ++size) {
       CHECK_FALSE(decode_node_task(std::string_view(bytes).substr(0, size)));
@@ -60,7 +60,7 @@ TEST_SUITE("task over ssh") {
 }
 
 TEST_SUITE("greeting over ssh") {
-  TEST_CASE("ssh greeting: a node's output is split at the greeting, in pieces of any size") {
+  TEST_CASE("ssh greeting: a node's output is split at the greeting in pieces of any size") {
     const auto greeting = std::string(kGreeting);
     const auto bytes = "Welcome\nDDPRUN-" + greeting + "one\n" + greeting;
     for (std::size_t size = 1; size <= bytes.size(); ++size) {
@@ -68,9 +68,7 @@ TEST_SUITE("greeting over ssh") {
     }
   }
 
-  TEST_CASE(
-      "ssh greeting: noise before it is shown at once, except the possible beginning of a "
-      "greeting") {
+  TEST_CASE("ssh greeting: output before it is shown at once except for a possible greeting") {
     GreetingReader reader;
     CHECK(reader.read("Welcome\nDDPRUN-SSH") == Parts{.noise = "Welcome\n", .output = ""});
     CHECK_FALSE(reader.has_greeting());
@@ -78,8 +76,7 @@ TEST_SUITE("greeting over ssh") {
     CHECK(reader.has_greeting());
   }
 
-  TEST_CASE(
-      "ssh greeting: reading fails at more noise than a login shell prints, also with a greeting") {
+  TEST_CASE("ssh greeting: too much output before it is an error") {
     for (const std::string& end : {std::string(kGreeting.size(), 'x'), std::string(kGreeting)}) {
       GreetingReader reader;
       reader.read(std::string(kNoiseBytesMax + 1, 'x') + end);
@@ -107,7 +104,7 @@ TEST_SUITE("held line of ssh") {
     CHECK(line.release().empty());
   }
 
-  TEST_CASE("held line: no bytes are lost, in pieces of any size") {
+  TEST_CASE("held line: no bytes are lost in pieces of any size") {
     const std::string text = "\none\n\ntwo\r\nthree\n\n";
     for (std::size_t size = 1; size <= text.size(); ++size) {
       HeldLine line;

@@ -43,7 +43,7 @@ bool is_ready(const std::future<Action>& action) {
 }  // namespace
 
 TEST_SUITE("start policy") {
-  TEST_CASE("start policy: errors that can pass are retried, others end the run") {
+  TEST_CASE("start policy: only temporary errors are retried") {
     struct Row {
       StartFailure failure;
       Action first_start;
@@ -108,7 +108,7 @@ TEST_SUITE("start policy") {
 }
 
 TEST_SUITE("start retry") {
-  TEST_CASE("start retry: the first failure alone is logged, with its limit") {
+  TEST_CASE("start retry: only the first failure is logged with the limit") {
     Trial trial;
     for (int i = 0; i < 2; ++i) {
       auto action = trial.fail();
@@ -118,7 +118,7 @@ TEST_SUITE("start retry") {
     CHECK(trial.log == std::vector<std::string>{"rank 2: busy; retrying for up to 10 s"});
   }
 
-  TEST_CASE("start retry: an error that cannot pass is neither logged nor waited for") {
+  TEST_CASE("start retry: a permanent error is neither logged nor waited for") {
     Trial trial;
     auto action = trial.fail({.step = StartStep::exec, .error_number = E2BIG});
     trial.io.run();
@@ -126,7 +126,7 @@ TEST_SUITE("start retry") {
     CHECK(trial.log.empty());
   }
 
-  TEST_CASE("start retry: end() ends a pause, and later ones at once") {
+  TEST_CASE("start retry: end() ends the current pause and later ones") {
     Trial trial;
     auto action = trial.fail();
     trial.io.poll();

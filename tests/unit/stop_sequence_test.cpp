@@ -60,7 +60,7 @@ class Bench {
 }  // namespace
 
 TEST_SUITE("stop sequence") {
-  TEST_CASE("stop sequence: workers get a signal, a grace period, SIGKILL, then are abandoned") {
+  TEST_CASE("stop sequence: workers get a signal then SIGKILL and are finally abandoned") {
     Bench bench(StacksWhen::never);
     CHECK(bench.wait(1h).empty());
     CHECK(bench.request(2s) == "signal 15");
@@ -74,7 +74,7 @@ TEST_SUITE("stop sequence") {
     CHECK(bench.wait(1h).empty());
   }
 
-  TEST_CASE("stop sequence: each plan for stacks takes them at its own steps") {
+  TEST_CASE("stop sequence: each plan captures stacks at its own steps") {
     struct Row {
       StacksWhen when;
       std::vector<int> late;
@@ -130,7 +130,7 @@ TEST_SUITE("stop sequence") {
     CHECK(bench.wait(5s).empty());
   }
 
-  TEST_CASE("stop sequence: a request without a grace period kills in every phase, once") {
+  TEST_CASE("stop sequence: a request without a grace period kills once in every phase") {
     const std::string killed = "signal 9, kill: at once, without time to stop";
     for (const auto phase : {Phase::running, Phase::stacks_before_signal, Phase::grace_period,
                              Phase::stacks_before_kill}) {

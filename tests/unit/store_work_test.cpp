@@ -102,7 +102,7 @@ TEST_SUITE("store work") {
     CHECK(table.bytes() == 0);
   }
 
-  TEST_CASE("StoreTable: a client that is being dropped is not woken, and others are") {
+  TEST_CASE("StoreTable: a client being dropped is not woken unlike others") {
     StoreTable table({});
     ask(table, wire::Wait{{"/a", "/b", "/c"}});
     table.apply(kBob, wire::Wait{{"/a"}}, wire::Dialect::modern);
@@ -152,7 +152,7 @@ TEST_SUITE("store work") {
     }
   }
 
-  TEST_CASE("StoreTable: a WAIT in parts is answered with its last part if all of its keys exist") {
+  TEST_CASE("StoreTable: the last part of a WAIT gets the reply if all keys exist") {
     StoreTable table({});
     wire::Request wait = wire::Wait{{"/a", "/b", "/c", "/d"}};
     CHECK(parts(table, wait) == 1);
@@ -180,7 +180,7 @@ TEST_SUITE("store work") {
     CHECK(table.number_of_waits() == 0);
   }
 
-  TEST_CASE("StoreTable: a legacy client's WAIT in parts replaces its pending wait, not its keys") {
+  TEST_CASE("StoreTable: a legacy client's WAIT in parts replaces only its pending wait") {
     using Keys = std::vector<std::string>;
     for (const auto& pending : {Keys{"/old"}, Keys{"/old", "/old2", "/old3"}}) {
       StoreTable table({});
@@ -197,7 +197,7 @@ TEST_SUITE("store work") {
     }
   }
 
-  TEST_CASE("StoreTable: a WAIT in parts is refused as a whole one is") {
+  TEST_CASE("StoreTable: a WAIT in parts is rejected like a whole one") {
     StoreTable table({.waits_max = 3});
     wire::Request wait = wire::Wait{{"/a", "/b", "/c", "/d", "/e"}};
     CHECK(parts(table, wait) == 1);

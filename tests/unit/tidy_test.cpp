@@ -297,7 +297,7 @@ int count_banned_phrases(const fs::path& file) {
 }  // namespace
 
 TEST_SUITE("tidy") {
-  TEST_CASE("no line is longer than 100 columns and no file longer than 600 lines") {
+  TEST_CASE("lines have at most 100 columns and files at most 600 lines") {
     auto files = source_files();
     const auto scripts = script_files();
     REQUIRE_FALSE(scripts.empty());
@@ -434,7 +434,7 @@ TEST_SUITE("tidy") {
     }
   }
 
-  TEST_CASE("the changelog names this version first and its entries are list items") {
+  TEST_CASE("the changelog starts with this version and has list items") {
     const auto lines = lines_of(read(in_tree("CHANGELOG.md")));
     REQUIRE(lines.size() > 3);
     CHECK(lines[0] == "# Changelog");

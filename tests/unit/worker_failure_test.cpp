@@ -278,7 +278,7 @@ TEST_SUITE("start failure") {
     }
   }
 
-  TEST_CASE("worker start: the error of a fork names ulimit -u if set, and otherwise the sysctls") {
+  TEST_CASE("worker start: a fork error names ulimit -u if set and otherwise the sysctls") {
     rlimit limit{};
     REQUIRE(::getrlimit(RLIMIT_NPROC, &limit) == 0);
     const auto message = [](rlim_t processes, rlim_t most) {
@@ -296,7 +296,7 @@ TEST_SUITE("start failure") {
     CHECK(unlimited.find("ulimit") == std::string::npos);
   }
 
-  TEST_CASE("worker start: the error of a thread names the limits of memory that are set") {
+  TEST_CASE("worker start: a thread error names the memory limits that are set") {
     rlimit limit{};
     REQUIRE(::getrlimit(RLIMIT_DATA, &limit) == 0);
     const auto message = [&](rlim_t bytes) {
