@@ -80,7 +80,7 @@ TEST_SUITE("blame") {
     }
   }
 
-  TEST_CASE("blame: a recorded error code decides, whatever the message") {
+  TEST_CASE("blame: a recorded error code takes precedence over the message") {
     CHECK(blames_a_peer(Errc::remote, "all_reduce #7: rank 0 failed"));
     CHECK_FALSE(blames_a_peer(Errc::timeout, kClosed));
     CHECK_FALSE(blames_a_peer(Errc::usage, "PeerFailed"));

@@ -82,7 +82,8 @@ TEST_SUITE("membership bounds") {
     CHECK(last.worker.groups.at(0).flights.back().number == kGroupCallsMax);
   }
 
-  TEST_CASE("membership bounds: flight records of all nodes are sorted by rank, up to a size") {
+  TEST_CASE(
+      "membership bounds: flight records of all nodes are sorted by rank and limited in size") {
     RoundFailures round;
     for (int rank = 99; rank >= 0; --rank)
       round.add_flights({{.rank = rank, .worker = {.damage = std::string(10'000, 'd')}}});

@@ -33,7 +33,7 @@ TEST_SUITE("restart budget") {
     CHECK(last.reason == "rank 0 failed; no restarts left of 2");
   }
 
-  TEST_CASE("restart budget: only repeated fast failures cause a growing, bounded delay") {
+  TEST_CASE("restart budget: only repeated fast failures cause a growing and bounded delay") {
     const RestartSettings settings{.max_restarts = 100};
     const std::chrono::milliseconds expected[] = {0ms, 0ms, 500ms, 1s, 2s, 4s, 8s, 16s, 30s, 30s};
     RestartHistory history;
