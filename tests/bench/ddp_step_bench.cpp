@@ -1,7 +1,7 @@
-// What data parallelism adds to a training step: the same step with and without the exchange of
-// gradients, in turns, on every worker.
+// Overhead of data parallelism in a training step: the same step with and without the exchange of
+// gradients, alternating, on every worker.
 //   ddprun --nproc_per_node=2 ddp_step_bench [--batch N] [--steps N] [--rounds N] [--backend B]
-// The model has 24 MiB of gradients. Rank 0 prints a JSON line a round:
+// The model has 24 MiB of gradients. Rank 0 prints a JSON line per round:
 //   {"local_ms": ..., "ddp_ms": ..., "exposed_ms": ...}    medians over the round's steps
 #include "tests/bench/statistics.hpp"
 #include "trainers/trainer/loss.hpp"

@@ -1,8 +1,8 @@
-// From the SIGKILL of one of several ranks in the middle of a collective until the calls of the
-// others have thrown PeerFailed with its rank. The ranks are bare processes: no agent helps.
+// Time from the SIGKILL of one of several ranks during a collective until the calls of the others
+// have thrown PeerFailed with its rank. The ranks are plain processes without an agent.
 //   kill_bench [--kills N] [--seconds N] [--ranks N] [--gib N] [--elements N]
-// The rank that is killed has N GiB of memory, all of it touched, which the kernel has to tear down
-// before it closes a socket or tells a parent.
+// The killed rank has N GiB of touched memory, which the kernel frees before it closes sockets and
+// notifies the parent.
 #include "tests/bench/statistics.hpp"
 #include "tests/support/test_store.hpp"
 #include <ddprun/error.hpp>

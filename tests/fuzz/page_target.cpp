@@ -78,7 +78,7 @@ void run_page(std::span<const std::uint8_t> input) {
                            FlightRecorder::Clock::now());
   }
   while (input.size() >= 10) {
-    // Beyond the logs: the slot of the worker. In a log: what describes its group, its first
+    // Beyond the logs: the slot of the worker. In a log: the description of its group, its first
     // entries.
     const std::size_t log = input[0] % (kFlightGroupsMax + 1);
     const std::size_t place = input[1] * std::size_t{8};

@@ -1,8 +1,8 @@
-// A worker that does collectives on a real GPU, for tests/gpu/run. Prints a line for its table, or
-// why it failed.
+// A worker with collectives on a real GPU, for tests/gpu/run. Prints a line for its table, or the
+// reason of a failure.
 //   device_collectives check CALLS    random calls, results compared with serial ones
 //   device_collectives time BYTES     the median of all_reduce
-//   device_collectives death          the last rank dies; how long the others take to hear of it
+//   device_collectives death          the last rank dies; time until the others detect it
 //   device_collectives graph          all_reduce in a CUDA graph, results compared
 //   device_collectives graph_death    the same as death, while the others launch such a graph
 #include "tests/support/random_calls.hpp"

@@ -1,8 +1,8 @@
-// How fast our kernels are on a real GPU, beside cudaMemcpyAsync from device to device, and whether
-// their results are right there; for tests/gpu/run. Prints a line for each kernel and size, and
-// ends with 1 if one is wrong or slower than kFractionMin of the copy.
+// Speed of the project's kernels on a real GPU, compared with cudaMemcpyAsync from device to
+// device, and correctness of their results; for tests/gpu/run. Prints a line for each kernel and
+// size, and exits with 1 if one is wrong or slower than kFractionMin of the copy.
 //   kernel_bench          both
-//   kernel_bench check    results alone, of small sizes: for tools that make kernels slow
+//   kernel_bench check    only results, of small sizes: for tools that make kernels slow
 #include "worker_runtime/collectives/half.hpp"
 #include "worker_runtime/cuda/kernel_calls.hpp"
 

@@ -1,4 +1,4 @@
-# Runs the bash completion as bash does and compares what it offers:
+# Runs the bash completion like bash and compares its candidates:
 #   completion_test.bash SOURCE_FOLDER
 set -u
 cd "$1" || exit 1

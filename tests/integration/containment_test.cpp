@@ -136,7 +136,7 @@ TEST_SUITE("containment") {
     }
   }
 
-  TEST_CASE("guardian: holds no stream and no folder and no session of the agent") {
+  TEST_CASE("guardian: holds no stream or folder or session of the agent") {
     const Containment containment;
     const auto family = children();
     REQUIRE(family.size() == 1);
@@ -159,7 +159,7 @@ TEST_SUITE("containment") {
     CHECK(is_alive(family[0]));
   }
 
-  TEST_CASE("guardian: has a process name of its own") {
+  TEST_CASE("guardian: its process has a distinct name") {
     const Containment containment;
     const auto of_guardian = fs::path("/proc") / std::to_string(children().at(0));
     const std::string name = "guardian of " + std::to_string(::getpid());

@@ -93,7 +93,7 @@ std::string at(const EtcdServer& etcd, const std::string& host = "127.0.0.1") {
 }  // namespace
 
 TEST_SUITE("etcd with TLS") {
-  TEST_CASE("etcd TLS: a client with a certificate reads and writes and renews and watches") {
+  TEST_CASE("etcd TLS: a client with a certificate can use all operations") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const Certificates all;
     const EtcdServer etcd(all.of_server(all.server));

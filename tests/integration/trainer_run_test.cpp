@@ -100,7 +100,7 @@ void check_exactly_once(const std::map<std::pair<int, int>, int>& uses, std::siz
 }  // namespace
 
 TEST_SUITE("trainer runs") {
-  TEST_CASE("trainer: 1 and 2 and 4 workers with equal global batches have equal losses") {
+  TEST_CASE("trainer: equal global batches give equal losses with 1 or 2 or 4 workers") {
     // Rounding differs between the sums of 128 samples and of 4 times 32. With smooth activations
     // the difference stays below 1e-6. The ReLU of mlp has a kink: a value within rounding of zero
     // may fall on either side, after which the runs diverge; a smaller rate than the default slows

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the Debian packages of a build folder and checks what is in them:
+# Creates the Debian packages of a build folder and checks their content:
 #   package_test.bash CPACK BUILD_FOLDER VERSION
-# Ends with 77 (skipped) where Debian's tools are missing.
+# Exits with 77 (skipped) without Debian's tools.
 set -euo pipefail
 cpack=$1 build=$2 version=$3
 for tool in dpkg-deb dpkg-shlibdeps lintian; do

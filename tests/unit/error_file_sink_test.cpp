@@ -131,7 +131,7 @@ TEST_SUITE("agent's error file") {
     CHECK(warning.ends_with("/file: cannot be written: Too many levels of symbolic links"));
   }
 
-  TEST_CASE("agent's error file: can be a pipe or a link to one or a descriptor") {
+  TEST_CASE("agent's error file: can be a pipe or a link to a pipe or a descriptor") {
     const TemporaryFolder folder;
     std::array<int, 2> ends{};
     REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);

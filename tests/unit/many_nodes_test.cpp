@@ -285,7 +285,7 @@ TEST_SUITE("options about nodes") {
     }
   }
 
-  TEST_CASE("many nodes: TLS has the keys of both etcd backends of torchrun") {
+  TEST_CASE("many nodes: TLS accepts the keys of both etcd backends of torchrun") {
     const auto read = [](const std::map<std::string, std::string>& conf) {
       std::vector<std::string> problems;
       const auto tls = read_rdzv_conf(conf, problems).etcd.tls;

@@ -230,7 +230,7 @@ TEST_SUITE("membership codec") {
     }
   }
 
-  TEST_CASE("membership codec: nodes sort naturally after requested ranks and kept ones") {
+  TEST_CASE("membership codec: nodes are ordered by requested rank then previous rank then name") {
     CHECK(natural_less("node2", "node10"));
     CHECK_FALSE(natural_less("node10", "node2"));
     CHECK(natural_less("node", "node1"));

@@ -107,7 +107,7 @@ WorkersEnded failed(int round, const std::string& node) {
 }  // namespace
 
 TEST_SUITE("cuts") {
-  TEST_CASE("cuts: a round is formed when each node but the host has connected to each other") {
+  TEST_CASE("cuts: a round is formed when all nodes but the host have connected to each other") {
     Trio trio(settings(3, 3));
     const auto probes = trio.talk.told<Probe>(2);
     REQUIRE(probes.size() == 1);

@@ -1,5 +1,5 @@
-// Times collectives of one or several backends, which take turns so that a disturbance hits all
-// alike, beside what the machine's memory gives the same ranks.
+// Times collectives of one or several backends, which alternate so that disturbances affect all
+// alike, and the memory bandwidth of the machine for the same ranks.
 //
 //   ddprun --nproc_per_node=2 --no_python collective_bench -b 4 -e 64M -f 4 --vs host,gloo,mpich
 //   mpirun -n 2 collective_bench --vs host,openmpi
