@@ -2,6 +2,7 @@
 
 #include "launcher/plan/describe_plan.hpp"
 #include "rendezvous/etcd/record_bounds.hpp"
+#include "rendezvous/membership/join_checks.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -67,8 +68,8 @@ class NodesPlanner {
     choose_backend();
     check_keys_of_etcd();
     choose_security();
-    if (const auto text = objection_to_name(plan_.name, plan_.settings); !text.empty()) {
-      problem(text);
+    if (const auto text = objection_to_name(plan_.name, plan_.settings)) {
+      problem(*text);
     }
     if (plan_.node_rank >= options_.nnodes.max) {
       problem("--node_rank=" + std::to_string(plan_.node_rank) + ": there are " +

@@ -1,5 +1,6 @@
 #include "rendezvous/etcd/election.hpp"
 
+#include "rendezvous/membership/join_checks.hpp"
 #include "rendezvous/membership/outsider.hpp"
 
 namespace ddprun::etcd {
@@ -29,10 +30,10 @@ Move decide_move(const EtcdSnapshot& snapshot, const membership::Join& self, Rev
   // A node that the run would refuse must not become its coordinator.
   if (snapshot.record) {
     const auto settings = membership::settings_of(*snapshot.record, self.run_id);
-    if (const auto reason = membership::objection_to(self, settings); !reason.empty()) {
+    if (const auto reason = membership::objection_to(self, settings)) {
       const bool has_both = !self.config_hash.empty() && !settings.config_hash.empty();
       return AcceptOutcome{
-          .outcome = membership::refusal_of(reason),
+          .outcome = membership::refusal_of(*reason),
           .has_other_config = has_both && self.config_hash != settings.config_hash};
     }
   }

@@ -16,12 +16,13 @@
 #include "rendezvous/membership/duplicate_agents.hpp"
 #include "rendezvous/membership/failover_state.hpp"
 #include "rendezvous/membership/flapping_nodes.hpp"
+#include "rendezvous/membership/join_checks.hpp"
 #include "rendezvous/membership/messages.hpp"
 #include "rendezvous/membership/node_choice.hpp"
 #include "rendezvous/membership/reachability.hpp"
-#include "rendezvous/membership/restart_budget.hpp"
 #include "rendezvous/membership/roster.hpp"
 #include "rendezvous/membership/round_end.hpp"
+#include "rendezvous/membership/run_progress.hpp"
 #include "rendezvous/membership/settings.hpp"
 
 #include <chrono>
@@ -85,23 +86,52 @@ class Coordination {
   bool is_over() const;
 
   /// State that the next coordinator needs.
-  RunRecord record() const;
+  RunRecord record() const { return progress_.record(settings_, now_); }
 
   /// True if nodes are connected that would continue without the host.
   bool has_nodes() const { return roster_.present() > 0; }
 
-  const std::optional<RunOutcome>& outcome() const { return outcome_; }
-  int round() const { return round_; }
-  int restarts_used() const { return history_.restarts; }
+  /// Returns null until the run has ended.
+  const RunOutcome* outcome() const;
+  int round() const { return progress_.round(); }
+  int restarts_used() const { return progress_.restarts.restarts; }
 
  private:
-  enum class Phase : std::uint8_t { gathering, running, stopping, finished };
   using Member = Roster::Member;
   using Workers = Roster::Workers;
 
-  std::optional<Time> next_of_gathering() const;
+  // The phases, each with the state that has a meaning only in it.
 
-  // Events.
+  /// Waits for nodes that can reach each other.
+  struct Gathering {
+    Time end;                             ///< the run then ends for lack of nodes
+    std::optional<Time> not_before{};     ///< end of the pause after a failed round
+    std::optional<Time> last_call_end{};  ///< end of the wait for more than nodes_min nodes
+    /// Pause before the next probe while too few nodes can reach each other; otherwise empty.
+    std::optional<std::chrono::milliseconds> retry_pause{};
+  };
+  /// The workers of the latest round run.
+  struct Running {
+    std::optional<Time> barrier_end{};  ///< nodes that succeeded are released then
+  };
+  /// Waits until no node has workers of the latest round.
+  struct Stopping {
+    StopMode mode = StopMode::urgent;
+  };
+  /// The nodes receive the outcome and disconnect.
+  struct Finished {
+    RunOutcome outcome;
+    Time end;  ///< nodes still connected are disconnected then
+  };
+
+  template <typename Phase>
+  bool is_in() const {
+    return std::holds_alternative<Phase>(phase_);
+  }
+  std::optional<Time> next_wake_of(const Gathering& gathering) const;
+  std::optional<Time> end_of_wait(const Gathering& gathering) const;
+
+  // Messages from nodes, and events.
   void on_message(NodeId id, const Join& join);
   void on_message(NodeId id, const Heartbeat& heartbeat);
   void on_message(NodeId id, const WorkersFailing& failing);
@@ -114,93 +144,62 @@ class Coordination {
 
   // Joining.
   void admit(NodeId id, const Join& join);
-  void update_age(const Join& join);
-  void contend(NodeId id, const Join& join, NodeId holder);
+  void admit_to_running_round(NodeId id, const Member& member);
   void refuse(NodeId id, const Join& join, const std::string& reason);
   void resolve_duplicates();
   bool has_room_for_others() const;
-  std::string hold_back_reason(const Join& join) const;
-  std::string compare_address(const Join& join) const;
-  std::string compare_command(const Join& join);
   void admit_held_back();
 
   // Reachability.
   bool begin_probe();
   bool knows_reach();
   void use_probe();
-  void retry();
+  void probe_again();
   void admit_reachable();
-  void wait_for_reach(const NodeChoice& choice);
-  std::string describe_waiting_for_reach(const NodeChoice& choice) const;
-  std::string describe_shortage_of_reach(const NodeChoice& choice) const;
-  void hold_back_cut_off(const NodeChoice& choice);
+  void wait_for_reach(Gathering& gathering, const NodeChoice& choice);
   void notify_cut_off(const NodeChoice& choice);
 
-  // Decisions.
+  // Rounds.
   void consider();
-  void consider_round();
+  void consider_round(Gathering& gathering);
   void consider_success();
   void consider_next();
-  void form_largest_round();
+  void form_largest_round(Gathering& gathering);
   void form_round(const NodeChoice& choice);
   void stop_round(const std::string& reason, StopMode mode = StopMode::urgent);
   void change(MembershipChange::Kind kind, const std::string& reason, Time when);
   void release_successful();
-  void finish(RunResult result, const std::string& reason);
-
   bool can_continue_without_failed_nodes() const;
   void continue_without_failed_nodes();
   void gather(const std::string& reason, std::chrono::milliseconds delay = {});
-  void notify_waiting();
-  std::string describe_waiting_for_nodes() const;
+  void finish(RunResult result, const std::string& reason);
+
+  // Messages to nodes.
+  void notify_waiting(const Gathering& gathering);
   void send(NodeId id, CoordinatorMessage message);
-  std::optional<Time> end_of_wait() const;
+  void close(NodeId id) { actions_.emplace_back(CloseConnection{id}); }
   Time lease_end() const;
-  std::vector<std::string> names_of_last_round() const;
 
   Settings settings_;
   Time now_;
+  std::variant<Gathering, Running, Stopping, Finished> phase_;
+  RunProgress progress_;
+  RoundEnd round_end_;  ///< of the latest round
+
   Roster roster_;
   DuplicateAgents duplicates_;
-  Phase phase_ = Phase::gathering;
-  int round_ = -1;  ///< latest round formed by this coordinator; -1: none
-  int rounds_formed_ = 0;
-  int highest_round_ = -1;            ///< highest round of any node
-  std::vector<PastNode> last_nodes_;  ///< nodes of the latest round, by node rank
-  Time round_formed_;  ///< when the latest round was formed; no earlier if by a former coordinator
-  bool is_of_former_ = false;  ///< another coordinator formed the latest round
-  /// longest lease of nodes that may have workers of the latest round
-  std::chrono::milliseconds round_lease_;
-  RestartHistory history_;
-
-  Time gather_end_;  ///< deadline of gathering; the run then ends for lack of nodes
-  std::optional<Time> last_call_end_;
-  std::optional<Time> not_before_;  ///< pause before the next round
-  std::optional<Time> barrier_end_;
-  std::optional<Time> farewell_end_;
-
+  JoinWarnings warnings_;
   FailoverState failover_;  ///< until this coordinator's first round
-  bool is_host_leaving_ = false;
-
-  Reachability reach_;
-  std::optional<Time> next_retry_;  ///< next probe to readmit unreachable nodes
-  /// Pause before the next probe while too few nodes can reach each other; otherwise empty.
-  std::optional<std::chrono::milliseconds> retry_pause_;
-
-  // State of the current round.
-  RoundEnd end_;
-  StopMode stop_mode_ = StopMode::urgent;  ///< how the round ends
-
-  std::string interruption_;  ///< set when the host's agent was asked to stop
-  int interrupting_signal_ = 0;
-
-  std::string first_node_;  ///< first node that reported its command
-  std::string first_command_;
-
   FlappingNodes flapping_;
   Time no_stays_until_{};  ///< node losses before this time do not count as flapping
 
-  std::optional<RunOutcome> outcome_;
+  Reachability reach_;
+  std::optional<Time> next_probe_;  ///< next probe to readmit unreachable nodes
+
+  bool is_host_leaving_ = false;
+  std::string interruption_;  ///< set when the host's agent was asked to stop
+  int interrupting_signal_ = 0;
+
   std::vector<CoordinatorAction> actions_;
 };
 

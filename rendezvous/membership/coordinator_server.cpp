@@ -30,7 +30,9 @@ StoreServerOptions CoordinatorServer::store_options(const StoreEndpoint& address
       .admits_user = admission_.user,
       .admits_address = [this](const std::string& peer) { return coordinator_->has_node_at(peer); },
       .objection_to =
-          [](const wire::Request& request) { return is_of_torchrun(request) ? kNoTorchrun : ""; }};
+          [](const wire::Request& request) {
+            return is_of_torchrun(request) ? std::optional<std::string>(kNoTorchrun) : std::nullopt;
+          }};
 }
 
 void CoordinatorServer::listen_for_store(const StoreEndpoint& address) {

@@ -1,6 +1,7 @@
 #include "rendezvous/membership/dialogue.hpp"
 
 #include "rendezvous/membership/foreign_peer.hpp"
+#include "rendezvous/membership/join_checks.hpp"
 #include "rendezvous/membership/settings.hpp"
 #include "rendezvous/wire/bytes.hpp"
 
@@ -138,8 +139,8 @@ bool CoordinatorDialogue::take_greeting() {
     // `opening_` is unchanged: cut() consumes nothing of a malformed greeting.
     end(is_store_client(opening_) ? std::string("is a client of PyTorch's store; ") + kNoTorchrun
                                   : "did not greet as an agent does");
-  } else if (greeting->version != kProtocolVersion) {
-    refuse(objection_to_version(greeting->version));
+  } else if (const auto objection = objection_to_version(greeting->version)) {
+    refuse(*objection);
   }
   return true;
 }

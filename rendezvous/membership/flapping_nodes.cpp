@@ -1,6 +1,7 @@
 #include "rendezvous/membership/flapping_nodes.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ddprun::membership {
 
@@ -20,6 +21,17 @@ void FlappingNodes::make_room() {
   of_.erase(std::min_element(of_.begin(), of_.end(), [](const auto& a, const auto& b) {
     return a.second.left < b.second.left;
   }));
+}
+
+void FlappingNodes::hold_back(const std::set<NodeId>& cut_off, Roster& roster, Time now) {
+  for (const NodeId id : cut_off) {
+    auto& member = *roster.find(id);
+    const auto came = std::exchange(member.came, now);
+    if (member.node_rank < 0) continue;  // not in the last round
+    note(member.join.name, came, now);
+    const auto time = hold_back(member.join.name);
+    if (time.count() > 0) member.held_back_until = now + time;
+  }
 }
 
 int FlappingNodes::count(const std::string& name) const {

@@ -4,11 +4,13 @@
 // coordinator restarts them, which costs at most two rounds. A value.
 #pragma once
 
+#include "rendezvous/membership/roster.hpp"
 #include "rendezvous/membership/settings.hpp"
 
 #include <chrono>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 
 namespace ddprun::membership {
@@ -30,6 +32,10 @@ class FlappingNodes {
  public:
   /// Records that the node, which joined at `came`, has left, is lost, or is excluded for a cut.
   void note(const std::string& name, Time came, Time now);
+
+  /// Records that these nodes are excluded for a cut, and holds them back: an intermittent cut
+  /// would end a round each time that it recovers.
+  void hold_back(const std::set<NodeId>& cut_off, Roster& roster, Time now);
 
   /// Returns the number of consecutive short stays.
   int count(const std::string& name) const;

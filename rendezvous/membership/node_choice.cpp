@@ -28,6 +28,17 @@ NodeChoice choose_nodes(const Roster& roster, const Reachability& reach) {
   return choice;
 }
 
+SpareNodes spare_nodes(const Roster& roster, const NodeChoice& choice) {
+  SpareNodes spares;
+  for (const auto& [id, member] : roster.all()) {
+    const bool is_spare = member.workers == Roster::Workers::none && !member.is_leaving;
+    if (!is_spare || member.held_back_until) continue;
+    spares.ids.push_back(id);
+    if (!choice.cut_off.contains(id)) spares.reachable.push_back(member.join.name);
+  }
+  return spares;
+}
+
 std::vector<NamedCut> cuts_among(std::vector<NodeId> nodes, const Roster& roster,
                                  const Reachability& reach) {
   std::sort(nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) {

@@ -5,6 +5,7 @@
 #include "rendezvous/membership/roster.hpp"
 
 #include <set>
+#include <string>
 #include <vector>
 
 namespace ddprun::membership {
@@ -17,6 +18,14 @@ struct NodeChoice {
 /// Chooses the largest set of the roster's candidates that can all reach each other, the host among
 /// them.
 NodeChoice choose_nodes(const Roster& roster, const Reachability& reach);
+
+/// Connected nodes without workers that are not held back.
+struct SpareNodes {
+  std::vector<NodeId> ids;
+  std::vector<std::string> reachable;  ///< names of those that are not cut off
+};
+
+SpareNodes spare_nodes(const Roster& roster, const NodeChoice& choice);
 
 /// Returns the cuts among these nodes of the roster, in the order of the nodes' names.
 std::vector<NamedCut> cuts_among(std::vector<NodeId> nodes, const Roster& roster,

@@ -6,6 +6,12 @@ namespace ddprun::membership {
 
 namespace {
 
+/// With fewer nodes, one is the host, which all others have reached.
+constexpr std::size_t kProbedNodesMin = 3;
+
+/// Time for the answers to arrive after all attempts to connect ended.
+constexpr auto kAnswerTime = std::chrono::seconds(1);
+
 bool is_ipv6(const ProbeAddress& address) {
   return address.host.find(':') != std::string::npos;
 }
@@ -17,6 +23,31 @@ bool connects(const Reachability::Node& from, const Reachability::Node& to) {
 }
 
 }  // namespace
+
+std::vector<std::pair<NodeId, Probe>> Reachability::probe(const Roster& roster,
+                                                          std::chrono::milliseconds timeout,
+                                                          Time now) {
+  std::vector<Node> nodes;
+  bool has_targets = false;
+  for (const NodeId id : roster.candidates()) {
+    const Join& join = roster.find(id)->join;
+    nodes.push_back({.id = id, .address = join.is_host ? ProbeAddress{} : join.probe});
+    has_targets = has_targets || nodes.back().address.port != 0;
+  }
+  const bool is_possible = timeout.count() > 0 && has_targets && nodes.size() >= kProbedNodesMin &&
+                           nodes.size() <= kProbedNodesMax;
+  if (!is_possible) {
+    clear();
+    return {};
+  }
+  const auto number = begin(std::move(nodes), now, now + timeout + kAnswerTime);
+  std::vector<std::pair<NodeId, Probe>> requests;
+  for (const auto& node : nodes_) {
+    requests.emplace_back(node.id,
+                          Probe{.number = number, .timeout = timeout, .peers = peers_of(node)});
+  }
+  return requests;
+}
 
 std::uint32_t Reachability::begin(std::vector<Node> nodes, Time now, Time end) {
   nodes_ = std::move(nodes);

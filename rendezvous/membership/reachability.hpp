@@ -6,6 +6,7 @@
 #include "rendezvous/membership/roster.hpp"
 #include "rendezvous/membership/settings.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -23,6 +24,12 @@ class Reachability {
     NodeId id = 0;
     ProbeAddress address;  ///< port 0: the others do not connect to it
   };
+
+  /// Starts a probe of all candidates of the roster: each connects to all others, except to the
+  /// host, which all have reached. Returns the requests. Returns none if there is nothing to probe;
+  /// no cuts are known then. `timeout`: of each connection attempt; 0: nodes are not probed.
+  std::vector<std::pair<NodeId, Probe>> probe(const Roster& roster,
+                                              std::chrono::milliseconds timeout, Time now);
 
   /// Starts a probe that accepts answers until `end` and returns its number. Answers to earlier
   /// probes are ignored.

@@ -4,6 +4,12 @@
 
 namespace ddprun::membership {
 
+std::string reason_of(const WorkersEnded& ended, const std::string& node) {
+  if (!ended.not_started.empty()) return ended.not_started;
+  return ended.failures.empty() ? node + " has stopped its workers"
+                                : ended.failures.front().description;
+}
+
 void RoundEnd::note(NodeId node, const WorkersFailing& failing, Time now) {
   failures_.note(node, failing.reason, now);
   if (!failing.were_asked) failed_unasked_.insert(node);

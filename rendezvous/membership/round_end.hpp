@@ -24,6 +24,9 @@ namespace ddprun::membership {
 /// Orderly if there is no failure, so that workers can save their state.
 enum class StopMode : std::uint8_t { urgent, orderly };
 
+/// Returns why the workers of this node ended, in the words of its first failure.
+std::string reason_of(const WorkersEnded& ended, const std::string& node);
+
 /// A change that ends a round although no worker has failed.
 struct MembershipChange {
   enum class Kind : std::uint8_t { comes, leaves, is_lost, is_cut };

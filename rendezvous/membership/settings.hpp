@@ -1,4 +1,4 @@
-// Settings of a run's membership, and texts for mismatched settings and missing nodes. Pure.
+// Settings of a run's membership, and the texts that its messages share. Pure.
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"
@@ -70,29 +70,6 @@ struct Settings {
 
 /// Maximum bytes of a node's name and of its role, so that the largest round fits into a message.
 inline constexpr std::size_t kNameBytesMax = 255;
-
-/// Returns why a run with these settings refuses this node name; empty if it accepts it.
-std::string objection_to_name(const std::string& name, const Settings& settings);
-
-/// Returns why a node with this protocol version is refused; empty if it is accepted.
-std::string objection_to_version(std::uint32_t version);
-
-/// Returns why a node with this Join is refused; empty if it is accepted.
-std::string objection_to(const Join& join, const Settings& settings);
-
-/// Returns the outline of the run's configuration for a node with another configuration; otherwise
-/// empty.
-std::string config_to_show(const Join& join, const Settings& settings);
-
-/// "2 nodes of at least 3 are here (a, b); c was in the last round and has not come back"; before
-/// the first round, lists the missing expected nodes.
-std::string describe_waiting(const std::vector<std::string>& present,
-                             const std::vector<std::string>& last_round, const Settings& settings);
-
-/// The text at the end of the join timeout: "only 1 of at least 3 nodes came within 600 s
-/// (join_timeout): a; missing: b, c".
-std::string describe_shortage(const std::vector<std::string>& present,
-                              const std::vector<std::string>& last_round, const Settings& settings);
 
 /// "a, b and 7 more": sorted, and at most kNamesListedMax.
 std::string listed(std::vector<std::string> names);

@@ -293,9 +293,8 @@ void StoreServer::Impl::carry_out(StoreSession& session, std::string_view input,
         must_do ? std::exchange(session.deferred, std::nullopt) : session.parser.next(input);
     if (!request) break;
     if (options_.objection_to) {
-      const auto objection = options_.objection_to(*request);
-      if (!objection.empty())
-        return close_for(session, counts_.refused, "was refused: " + objection);
+      if (const auto objection = options_.objection_to(*request))
+        return close_for(session, counts_.refused, "was refused: " + *objection);
     }
     work += request_work(table_, session.id, *request, session.parser.dialect(), work_max);
     if (work > work_max && !must_do) {

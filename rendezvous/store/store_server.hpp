@@ -44,9 +44,9 @@ struct StoreServerOptions {
   /// accepted.
   std::function<bool(const std::string& address)> admits_address{};
 
-  /// Returns why a request is refused and its connection closed; empty to accept it. Not set: no
+  /// Returns why a request is refused and its connection closed; nullopt to accept it. Not set: no
   /// request is refused.
-  std::function<std::string(const wire::Request& request)> objection_to{};
+  std::function<std::optional<std::string>(const wire::Request& request)> objection_to{};
 };
 
 /// Current contents of the server, and counters since its creation.

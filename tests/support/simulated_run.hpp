@@ -57,7 +57,7 @@ class SimulatedRun : protected SimulatedState {
     check(coordination_->round() >= round, "rounds do not go back");
     check_success(event, round);
     if (coordination_->outcome() && !run_outcome_) {
-      run_outcome_ = coordination_->outcome();
+      run_outcome_ = *coordination_->outcome();
       note("outcome: " + run_outcome_->reason);
     }
     const auto wake = coordination_->next_wake();

@@ -1,6 +1,7 @@
 // Values that a run writes to etcd fit into a request for any number of nodes.
 #include "rendezvous/etcd/record_bounds.hpp"
 #include "rendezvous/etcd/run_keys.hpp"
+#include "rendezvous/membership/join_checks.hpp"
 #include "rendezvous/membership/settings.hpp"
 
 #include <doctest/doctest.h>
@@ -23,7 +24,7 @@ std::string longest_name(int nodes, char character) {
   const membership::Settings settings{.nodes_max = nodes,
                                       .recorded_name_bytes_max = name_bytes_max(nodes)};
   std::string name;
-  while (membership::objection_to_name(name + character, settings).empty()) name += character;
+  while (!membership::objection_to_name(name + character, settings)) name += character;
   return name;
 }
 
@@ -68,7 +69,7 @@ TEST_SUITE("etcd record bounds") {
   TEST_CASE("etcd record bounds: small runs and runs without etcd allow any name") {
     CHECK(longest_name(600, '\n').size() == kNameBytesMax);
     const std::string name(kNameBytesMax, 'n');
-    CHECK(membership::objection_to_name(name, {.nodes_max = 1'000'000}).empty());
+    CHECK_FALSE(membership::objection_to_name(name, {.nodes_max = 1'000'000}));
   }
 
   TEST_CASE("etcd record bounds: a too long name is reported with limit and remedy") {

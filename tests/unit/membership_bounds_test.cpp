@@ -2,6 +2,7 @@
 #include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/codec.hpp"
 #include "rendezvous/membership/node_state_machine.hpp"
+#include "rendezvous/membership/notices.hpp"
 #include "rendezvous/membership/round_failures.hpp"
 #include "tests/support/membership_talk.hpp"
 

@@ -1,4 +1,5 @@
 // Content and time of messages about missing nodes.
+#include "rendezvous/membership/notices.hpp"
 #include "tests/support/membership_talk.hpp"
 
 #include <doctest/doctest.h>
