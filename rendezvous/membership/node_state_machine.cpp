@@ -9,18 +9,6 @@ namespace ddprun::membership {
 
 namespace {
 
-// Agents may start in any order, so the first attempts often fail; start with a short pause.
-constexpr auto kFirstPause = std::chrono::milliseconds(50);
-constexpr auto kLongestPause = std::chrono::milliseconds(1000);
-
-/// How long to retry after unauthenticated refusals: another program may hold the port temporarily,
-/// but usually the secret differs.
-constexpr auto kDoubtLimit = std::chrono::seconds(30);
-constexpr auto kQuietStart = std::chrono::milliseconds(1000);
-
-/// Fraction of the lease by which the node ends it early, to kill its workers.
-constexpr int kMarginOfLease = 6;
-
 /// A longer delay means that the agent was stopped; a loaded machine delays less.
 constexpr auto kNoticedAbsence = std::chrono::milliseconds(1000);
 
@@ -41,15 +29,10 @@ bool has_place_of(const Join& self, const RoundFormed& round) {
 NodeStateMachine::NodeStateMachine(Join join, const Settings& settings, Time now)
     : join_(std::move(join)),
       is_local_(settings.is_local()),
-      rejoin_timeout_(settings.rejoin_timeout),
       memory_(memory_of_run(settings)),
       answer_timeout_(settings.answer_timeout),
       now_(now),
-      give_up_(now + settings.join_timeout),
-      give_up_after_(settings.join_timeout),
-      pause_(kFirstPause),
-      next_announcement_(now + kQuietStart),
-      announcement_pause_(settings.waiting_notice) {}
+      attempts_(settings, now) {}
 
 std::vector<NodeAction> NodeStateMachine::start(Time now) {
   now_ = now;
@@ -74,7 +57,7 @@ std::optional<Time> NodeStateMachine::next_wake() const {
   if (has_ended_) return std::nullopt;
   if (link_ == Link::joining) return answer_end_;
   if (link_ != Link::joined) return std::nullopt;
-  const Time next = std::min(next_heartbeat_, lease_end());
+  const Time next = std::min(lease_.next_heartbeat(), lease_.end());
   return next == Time::max() ? std::nullopt : std::optional(next);
 }
 
@@ -83,7 +66,6 @@ std::optional<Time> NodeStateMachine::next_wake() const {
 void NodeStateMachine::on_event(const Connected& connected) {
   if (link_ != Link::connecting) return;
   link_ = Link::joining;
-  term_end_ = connected.term_end;
   ++join_.connection;
   if (join_.last_round >= 0) {
     join_.since_round = std::chrono::floor<std::chrono::milliseconds>(now_ - round_announced_);
@@ -91,17 +73,15 @@ void NodeStateMachine::on_event(const Connected& connected) {
   if (!connected.where.empty()) rendezvous_ = connected.where;
   join_.probe = connected.probe;
   answer_begin_ = now_;
-  answer_end_ = std::min(now_ + answer_timeout_, give_up_);
-  // The lease starts when the coordinator reads this, which is later than now.
-  unanswered_.assign(1, {0, now_});
+  answer_end_ = std::min(now_ + answer_timeout_, attempts_.give_up());
+  lease_.request(now_, connected.term_end);
   send(join_);
 }
 
 void NodeStateMachine::on_event(const ConnectionLost& lost) {
-  first_unproven_refusal_.reset();
+  attempts_.forget_refusals();
   if (link_ == Link::connecting) {
-    // Keep the earlier problem: an attempt that timed out is less specific.
-    if (last_problem_.empty() || now_ < give_up_) last_problem_ = lost.reason;
+    attempts_.on_failed(lost.reason, now_);
     return retry_connecting();
   }
   if (link_ != Link::none) lose_connection(lost.reason);
@@ -126,21 +106,19 @@ void NodeStateMachine::on_event(const JoinRejected& rejected) {
 void NodeStateMachine::lose_connection(const std::string& reason) {
   const bool had_joined = link_ == Link::joined;
   link_ = Link::none;
-  unanswered_.clear();
+  lease_.disconnect();
   probe_number_.reset();
   is_of_this_connection_ = false;
-  last_problem_ = reason;
+  attempts_.on_disconnected(reason);
   if (outcome_) return;
   if (!leaving_.empty() && !has_workers_) {
     return end_interrupted();
   }
   if (interruption_) return on_message(Finish{*interruption_});
   if (had_joined) {
-    loss_ = reason + absence();
-    give_up_after_ = rejoin_timeout_;
-    give_up_ = now_ + rejoin_timeout_;
-    pause_ = kFirstPause;
-    actions_.emplace_back(Announce{"the rendezvous is lost: " + loss_, true});
+    const auto loss = reason + absence();
+    attempts_.rejoin(loss, now_);
+    actions_.emplace_back(Announce{"the rendezvous is lost: " + loss, true});
   }
   if (has_workers_) {
     actions_.emplace_back(EndWorkers{"the rendezvous is lost", true});
@@ -152,51 +130,32 @@ void NodeStateMachine::lose_connection(const std::string& reason) {
 /// The agent was stopped or the machine was suspended.
 std::string NodeStateMachine::absence() const {
   if (absence_ < kNoticedAbsence) return {};
-  const bool are_killed = has_workers_ && lease_end() <= now_;
+  const bool are_killed = has_workers_ && lease_.end() <= now_;
   return "; this agent has not run for " + seconds_text(absence_) +
          (are_killed ? ", and its guardian has killed the workers when the lease ended" : "");
 }
 
-std::string NodeStateMachine::give_up_reason() const {
-  const std::string end = "; gave up after " + seconds_text(give_up_after_);
-  if (loss_.empty()) return last_problem_ + end + " (join_timeout)";
-  return "the rendezvous was lost (" + loss_ + ") and could not be had again: " + last_problem_ +
-         end + " (rejoin_timeout)";
-}
-
 void NodeStateMachine::retry_connecting() {
-  if (now_ >= give_up_) {
+  if (now_ >= attempts_.give_up()) {
     return end({.result = RunResult::no_rendezvous,
                 .rounds = join_.last_round + 1,
-                .reason = give_up_reason()});
+                .reason = attempts_.give_up_reason()});
   }
-  if (now_ >= next_announcement_) {
-    const Time limit = first_unproven_refusal_
-                           ? std::min(give_up_, *first_unproven_refusal_ + kDoubtLimit)
-                           : give_up_;
-    next_announcement_ = now_ + announcement_pause_;
-    actions_.emplace_back(
-        Announce{last_problem_ + "; trying again for " +
-                 seconds_text(std::chrono::ceil<std::chrono::seconds>(limit - now_))});
-  }
+  if (auto text = attempts_.take_announcement(now_)) actions_.emplace_back(Announce{*text});
   link_ = Link::connecting;
-  actions_.emplace_back(Connect{std::min(now_ + pause_, give_up_)});
-  pause_ = std::min(2 * pause_, kLongestPause);
+  actions_.emplace_back(Connect{attempts_.next(now_)});
 }
 
 void NodeStateMachine::on_message(const Welcome& welcome) {
   if (link_ != Link::joining) return;
   link_ = Link::joined;
-  first_unproven_refusal_.reset();
-  loss_.clear();
-  lease_ = welcome.lease;
+  attempts_.on_joined();
   // The coordinator reports this on the host's node.
   if (!join_.is_host && !welcome.warning.empty() && welcome.warning != last_warning_)
     actions_.emplace_back(Announce{welcome.warning, true});
   last_warning_ = welcome.warning;
-  renew_lease(unanswered_.front().second);
-  unanswered_.clear();
-  plan_heartbeat();
+  lease_.grant(welcome.lease, now_);
+  guard_workers();
   if (!leaving_.empty()) send(Leave{leaving_, leaving_signal_});
 }
 
@@ -206,49 +165,34 @@ void NodeStateMachine::on_message(const Refused& refused) {
 
 /// Any program at the port can send a refusal, so retry for a while.
 void NodeStateMachine::on_unproven_refusal(const Refused& refused) {
-  if (!first_unproven_refusal_) first_unproven_refusal_ = now_;
-  if (now_ >= *first_unproven_refusal_ + kDoubtLimit) return on_message(refused);
+  if (!attempts_.tolerates_refusal(now_)) return on_message(refused);
   actions_.emplace_back(Disconnect{});
   lose_connection(refused.reason);
 }
 
 void NodeStateMachine::on_message(const HeartbeatAnswer& answer) {
-  while (!unanswered_.empty() && unanswered_.front().first <= answer.number) {
-    renew_lease(unanswered_.front().second);
-    unanswered_.pop_front();
-  }
-}
-
-/// Counts from the time of the request, which precedes the grant.
-void NodeStateMachine::renew_lease(Time asked) {
-  granted_end_ = lease_.count() == 0 ? Time::max() : asked + lease_ - lease_ / kMarginOfLease;
+  lease_.on_answer(answer.number);
   guard_workers();
-}
-
-void NodeStateMachine::plan_heartbeat() {
-  next_heartbeat_ = lease_.count() == 0 ? Time::max() : now_ + lease_ / kHeartbeatsPerLease;
 }
 
 /// Ignores terms other than the one under which this node joined.
 void NodeStateMachine::on_event(const TermRenewed& renewed) {
   if (link_ != Link::joining && link_ != Link::joined) return;
-  if (term_end_ == Time::max() || renewed.end <= term_end_) return;
-  term_end_ = renewed.end;
-  if (link_ == Link::joined) guard_workers();
+  if (lease_.renew_term(renewed.end) && link_ == Link::joined) guard_workers();
 }
 
 void NodeStateMachine::guard_workers() {
-  if (outcome_ || guarded_until_ == lease_end()) return;
-  guarded_until_ = lease_end();
+  if (outcome_ || guarded_until_ == lease_.end()) return;
+  guarded_until_ = lease_.end();
   actions_.emplace_back(GuardUntil{guarded_until_});
 }
 
 void NodeStateMachine::check_lease() {
-  if (link_ != Link::joined || now_ < lease_end()) return;
+  if (link_ != Link::joined || now_ < lease_.end()) return;
   actions_.emplace_back(Disconnect{});
-  lose_connection(term_end_ <= now_ ? "this node no longer hosts it"
-                                    : rendezvous_ + " has not answered for " +
-                                          seconds_text(lease_ - lease_ / kMarginOfLease));
+  lose_connection(lease_.term_end() <= now_
+                      ? "this node no longer hosts it"
+                      : rendezvous_ + " has not answered for " + seconds_text(lease_.length()));
 }
 
 /// A peer that accepts connections but sends nothing hangs or is not a rendezvous. A connection
@@ -256,7 +200,7 @@ void NodeStateMachine::check_lease() {
 std::string NodeStateMachine::silence() const {
   using Tenths = std::chrono::duration<std::int64_t, std::deci>;
   const auto waited = std::chrono::round<Tenths>(answer_end_ - answer_begin_);
-  if (waited == Tenths(0) && !last_problem_.empty()) return last_problem_;
+  if (waited == Tenths(0) && !attempts_.last_problem().empty()) return attempts_.last_problem();
   return rendezvous_ + " takes connections but has not answered for " + seconds_text(waited) +
          ": it hangs, or is something else, such as a torchrun";
 }
@@ -266,10 +210,8 @@ void NodeStateMachine::on_event(const NodeTimePassed&) {
     actions_.emplace_back(Disconnect{});
     return lose_connection(silence());
   }
-  if (link_ != Link::joined || now_ < next_heartbeat_) return;
-  unanswered_.emplace_back(++last_heartbeat_, now_);
-  send(Heartbeat{last_heartbeat_});
-  plan_heartbeat();
+  if (link_ != Link::joined || now_ < lease_.next_heartbeat()) return;
+  send(Heartbeat{lease_.send_heartbeat(now_)});
 }
 
 // Rounds.

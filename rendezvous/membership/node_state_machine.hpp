@@ -9,11 +9,11 @@
 // its workers, so another process is given the end of the lease (GuardUntil).
 #pragma once
 
+#include "rendezvous/membership/connection_attempts.hpp"
 #include "rendezvous/membership/messages.hpp"
+#include "rendezvous/membership/node_lease.hpp"
 #include "rendezvous/membership/settings.hpp"
 
-#include <algorithm>
-#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,7 +24,7 @@ namespace ddprun::membership {
 
 // Events.
 struct Connected {
-  /// Time until which the coordinator in this process is certainly in office; max: unlimited, or
+  /// Time until which the coordinator in this process certainly holds its term; max: unlimited, or
   /// the coordinator is elsewhere.
   Time term_end = Time::max();
   std::string where{};   ///< "the rendezvous at HOST:PORT", for messages; empty: unchanged
@@ -138,7 +138,7 @@ class NodeStateMachine {
   std::optional<Time> next_wake() const;
 
   /// Deadline of a connection attempt.
-  Time give_up() const { return give_up_; }
+  Time give_up() const { return attempts_.give_up(); }
 
   bool has_ended() const { return has_ended_; }
 
@@ -166,16 +166,12 @@ class NodeStateMachine {
 
   void on_unproven_refusal(const Refused& refused);
   void send(NodeMessage message);
-  void renew_lease(Time asked);
-  void plan_heartbeat();
   void guard_workers();
   void check_lease();
   std::string silence() const;
-  Time lease_end() const { return std::min(granted_end_, term_end_); }
   void lose_connection(const std::string& reason);
   void retry_connecting();
   std::string absence() const;
-  std::string give_up_reason() const;
   void leave_with_workers_left();
   void end(RunOutcome outcome);
   void end_interrupted();
@@ -183,21 +179,12 @@ class NodeStateMachine {
   enum class Link : std::uint8_t { none, connecting, joining, joined };
 
   Join join_;
-  bool is_local_;  ///< as in Settings
-  std::chrono::milliseconds rejoin_timeout_;
+  bool is_local_;                ///< as in Settings
   std::chrono::seconds memory_;  ///< how long an outcome is remembered
   std::chrono::milliseconds answer_timeout_;
   Time now_;
   std::chrono::milliseconds absence_{0};  ///< delay of an event after the wake-up was due
-  Time give_up_;                          ///< deadline to connect, while disconnected
-  std::chrono::milliseconds give_up_after_;
-  std::chrono::milliseconds pause_;  ///< pause before the next connection attempt
-  std::string last_problem_;         ///< latest connection error
-  /// first of the latest consecutive unauthenticated refusals
-  std::optional<Time> first_unproven_refusal_;
-  std::string loss_;        ///< why the joined connection ended; empty while connected
-  Time next_announcement_;  ///< of the loss
-  std::chrono::milliseconds announcement_pause_;
+  ConnectionAttempts attempts_;
 
   Link link_ = Link::none;
   std::string rendezvous_ = "the rendezvous";
@@ -205,14 +192,8 @@ class NodeStateMachine {
   Time answer_end_;
   std::string last_warning_;  ///< latest warning of the coordinator
   std::string last_waiting_;  ///< latest notice, while joining
-  std::chrono::milliseconds lease_{0};
-  Time granted_end_;                  ///< end of the granted lease
-  Time term_end_ = Time::max();       ///< end of the term of a coordinator in this process
+  NodeLease lease_;
   Time guarded_until_ = Time::max();  ///< end of the lease in the last GuardUntil
-  Time next_heartbeat_;
-  std::uint64_t last_heartbeat_ = 0;
-  /// numbers and send times of unanswered heartbeats
-  std::deque<std::pair<std::uint64_t, Time>> unanswered_;
 
   int probes_under_way_ = 0;  ///< at most kProbesMax
   int probe_serial_ = 0;      ///< serial of the latest probe, over all connections
