@@ -129,8 +129,8 @@ class Agent::Impl {
   }
 
   void suspend_run() {
-    if (const auto objection = run_.objection_to_suspension(); !objection.empty()) {
-      return report(SignalReceived{.signal = SIGTSTP, .action = "not suspended: " + objection});
+    if (const auto objection = run_.objection_to_suspension()) {
+      return report(SignalReceived{.signal = SIGTSTP, .action = "not suspended: " + *objection});
     }
     report(SignalReceived{.signal = SIGTSTP, .action = "suspending the workers until SIGCONT"});
     signals_.remove(SIGTSTP);

@@ -347,9 +347,8 @@ class Attempt::Impl {
     for (const auto& flights : recorded_) {
       const auto index = static_cast<std::size_t>(flights.rank - facts_.placement.first_rank);
       const auto file = facts_.worker_folders[index] / kFlightsFile;
-      const auto problem =
-          write_flights(file, flights_document(flights, facts_.attempt, recorded_at_));
-      if (!problem.empty()) return report(Warning{problem});
+      const auto document = flights_document(flights, facts_.attempt, recorded_at_);
+      if (const auto problem = write_flights(file, document)) return report(Warning{*problem});
     }
   }
 

@@ -92,8 +92,7 @@ class Preflight::Impl {
       co_return finish(RunResult::interrupted, "interrupted by " + signal_name(stop_signal_));
     }
     if (end.not_started) co_return finish(RunResult::not_started, end.not_started->message);
-    const auto objection = judge(end, start);
-    if (!objection.empty()) co_return finish(RunResult::unfit, objection);
+    if (const auto objection = judge(end, start)) co_return finish(RunResult::unfit, *objection);
     co_return std::nullopt;
   }
 
@@ -128,8 +127,8 @@ class Preflight::Impl {
     co_return end;
   }
 
-  /// Reports each device. Returns why no worker may be started, or an empty text.
-  std::string judge(const AttemptEnd& end, std::chrono::steady_clock::time_point start) {
+  /// Reports each device. Returns why no worker may be started.
+  Problem judge(const AttemptEnd& end, std::chrono::steady_clock::time_point start) {
     PreflightOutcome outcome{
         .exits = end.exits, .is_over_time = is_over_time_, .limit = kPreflightLimit};
     for (const auto& worker : plan_.workers)
@@ -139,7 +138,7 @@ class Preflight::Impl {
     auto objection = objection_to_start(devices, workers());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     report(PreflightEnded{.seconds = seconds.count(),
-                          .summary = objection.empty() ? summary_of(devices) : ""});
+                          .summary = objection ? std::string() : summary_of(devices)});
     return objection;
   }
 

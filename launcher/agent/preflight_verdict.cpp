@@ -73,7 +73,7 @@ std::vector<DeviceExamined> judge_devices(const PreflightOutcome& outcome) {
   return devices;
 }
 
-std::string objection_to_start(const std::vector<DeviceExamined>& devices, int workers) {
+Problem objection_to_start(const std::vector<DeviceExamined>& devices, int workers) {
   std::string first;
   int others = -1;
   for (const auto& device : devices) {
@@ -86,8 +86,8 @@ std::string objection_to_start(const std::vector<DeviceExamined>& devices, int w
   }
   if (others > 0) first += " (and " + std::to_string(others) + " more)";
   const bool is_complete = devices.size() == static_cast<std::size_t>(workers);
-  if (first.empty() && !is_complete) return "preflight: not all workers have said what they found";
-  return first;
+  if (!first.empty()) return first;
+  return is_complete ? std::nullopt : Problem("preflight: not all workers have reported");
 }
 
 std::string summary_of(const std::vector<DeviceExamined>& devices) {

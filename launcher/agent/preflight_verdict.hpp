@@ -3,6 +3,7 @@
 
 #include "launcher/report/event.hpp"
 #include "rendezvous/base/preflight_report.hpp"
+#include "rendezvous/base/problem.hpp"
 
 #include <chrono>
 #include <optional>
@@ -23,9 +24,9 @@ struct PreflightOutcome {
 /// without one. Omits workers that were stopped, or failed, because of another one.
 std::vector<DeviceExamined> judge_devices(const PreflightOutcome& outcome);
 
-/// Returns why no worker may be started, naming the first failed devices; empty if all are in
-/// order.
-std::string objection_to_start(const std::vector<DeviceExamined>& devices, int workers);
+/// Returns why no worker may be started, naming the first failed devices; nullopt if all are
+/// in order.
+Problem objection_to_start(const std::vector<DeviceExamined>& devices, int workers);
 
 /// Returns the smallest measured values: "2 x CPU in order (memory 5.2 GB/s, ...)".
 std::string summary_of(const std::vector<DeviceExamined>& devices);

@@ -151,10 +151,10 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     }
   }
 
-  std::string objection_to_suspension() const {
+  Problem objection_to_suspension() const {
     if (preflight_) return "the time limits of the preflight would pass meanwhile";
-    if (!plan_.nodes) return {};
-    return "the other nodes would go on without this one (Ctrl-C leaves the run)";
+    if (!plan_.nodes) return std::nullopt;
+    return "the other nodes would continue without this one (Ctrl-C leaves the run)";
   }
 
   /// Coroutines keep this object alive and would continue.
@@ -494,7 +494,7 @@ void Run::stop(int signal, bool is_first) {
   impl_->stop(signal, is_first);
 }
 
-std::string Run::objection_to_suspension() const {
+Problem Run::objection_to_suspension() const {
   return impl_->objection_to_suspension();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "launcher/agent/attempt.hpp"
+#include "rendezvous/base/problem.hpp"
 
 #include <boost/asio/awaitable.hpp>
 
@@ -42,8 +43,8 @@ class Run {
   /// nodes, this node's part in it. On later calls, kills the workers.
   void stop(int signal, bool is_first);
 
-  /// Returns why the run must not be suspended; empty if it may be.
-  std::string objection_to_suspension() const;
+  /// Returns why the run must not be suspended; nullopt if it may be.
+  Problem objection_to_suspension() const;
 
  private:
   class Impl;

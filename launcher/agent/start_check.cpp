@@ -3,6 +3,7 @@
 #include "launcher/agent/run_folder.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/exec_failure.hpp"
+#include "rendezvous/base/problem.hpp"
 #include "rendezvous/security/secret.hpp"
 #include "rendezvous/security/tls.hpp"
 #include <ddprun/error.hpp>
@@ -29,8 +30,8 @@ std::string remedy_for_secret(const std::string& path) {
          ", in a folder that this user may enter";
 }
 
-/// Returns why the secret cannot be used, or an empty text. Appends to `warnings` if it is weak.
-std::string problem_of_secret(const std::string& path, std::vector<std::string>& warnings) {
+/// Returns why the secret cannot be used. Appends to `warnings` if it is weak.
+Problem problem_of_secret(const std::string& path, std::vector<std::string>& warnings) {
   const auto origin = "--secret_file=" + path;
   try {
     const auto secret = security::read_secret(path, origin);
@@ -43,20 +44,20 @@ std::string problem_of_secret(const std::string& path, std::vector<std::string>&
   } catch (const Error& error) {
     return error.what() + remedy_for_secret(path);
   }
-  return {};
+  return std::nullopt;
 }
 
-std::string problem_of_tls(const security::TlsFiles& files) {
+Problem problem_of_tls(const security::TlsFiles& files) {
   try {
     const security::TlsContext context(files, "--rdzv_conf=");
   } catch (const Error& error) {
     return error.what();
   }
-  return {};
+  return std::nullopt;
 }
 
-/// Returns why the run's folder cannot be created in its nearest existing parent, or an empty text.
-std::string problem_of_log_folder(const fs::path& run_folder) {
+/// Returns why the run's folder cannot be created in its nearest existing parent.
+Problem problem_of_log_folder(const fs::path& run_folder) {
   fs::path folder = run_folder;
   std::error_code ignored;
   while (!fs::exists(folder, ignored) && folder.has_relative_path()) {
@@ -67,11 +68,11 @@ std::string problem_of_log_folder(const fs::path& run_folder) {
     folder = folder.parent_path();
   }
   if (!fs::is_directory(folder, ignored)) return no_log_folder(run_folder, std::strerror(ENOTDIR));
-  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return std::nullopt;
   return no_log_folder(run_folder, std::strerror(errno));
 }
 
-std::string problem_of_events(const fs::path& file) {
+Problem problem_of_events(const fs::path& file) {
   const auto folder = file.parent_path().empty() ? fs::path(".") : file.parent_path();
   std::error_code ignored;
   int error = 0;
@@ -81,22 +82,22 @@ std::string problem_of_events(const fs::path& file) {
              (errno != ENOENT || ::access(folder.c_str(), W_OK | X_OK) != 0)) {
     error = errno;
   }
-  if (error == 0) return {};
+  if (error == 0) return std::nullopt;
   return "--events=" + file.string() + ": cannot be written: " + std::strerror(error);
 }
 
-std::string problem_of_program(const LaunchPlan& plan) {
-  if (plan.options.program.empty() || plan.workers.empty()) return {};
+Problem problem_of_program(const LaunchPlan& plan) {
+  if (plan.options.program.empty() || plan.workers.empty()) return std::nullopt;
   const auto& program = plan.workers.front().arguments.front();
   const auto problem = problem_of_interpreter(program);
-  return problem.empty() ? problem : program + ": " + problem;
+  return problem ? Problem(program + ": " + *problem) : std::nullopt;
 }
 
 }  // namespace
 
 void check_start(LaunchPlan& plan, std::vector<std::string>& problems) {
-  const auto add = [&problems](std::string problem) {
-    if (!problem.empty()) problems.push_back(std::move(problem));
+  const auto add = [&problems](Problem problem) {
+    if (problem) problems.push_back(std::move(*problem));
   };
   if (plan.nodes && !plan.options.secret_file.empty()) {
     add(problem_of_secret(plan.options.secret_file, plan.warnings));

@@ -52,8 +52,9 @@ std::variant<LaunchOptions, UsageProblem> gather_options(const ArgumentWords& wo
     usage.problems.push_back("no program given: " + invocation.name +
                              " [options] PROGRAM [arguments]");
   }
-  const auto forbidden = apply_compat_mode(options, invocation.mode);
-  if (!forbidden.empty()) usage.problems.push_back(forbidden);
+  if (auto problem = apply_compat_mode(options, invocation.mode)) {
+    usage.problems.push_back(std::move(*problem));
+  }
   if (!usage.problems.empty()) return usage;
   options.needs_program = needs_program;
   if (values.command.empty()) return options;

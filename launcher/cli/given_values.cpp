@@ -287,8 +287,9 @@ std::vector<std::string> apply_values(const GatheredValues& values, LaunchOption
     if (given == values.given.end()) continue;
     const auto& where = given->second.where;
     if (names_option(where, entry)) options.origins.emplace(entry.name, where);
-    const auto problem = entry.apply(options, given->second.value);
-    if (!problem.empty()) problems.push_back(where + ": " + problem);
+    if (const auto problem = entry.apply(options, given->second.value)) {
+      problems.push_back(where + ": " + *problem);
+    }
   }
   options.from_config = values.settings;
   return problems;

@@ -10,16 +10,16 @@ Invocation invocation_of(std::string_view first_word) {
   return {};
 }
 
-std::string apply_compat_mode(LaunchOptions& options, CompatMode mode) {
-  if (mode == CompatMode::ddprun) return {};
+Problem apply_compat_mode(LaunchOptions& options, CompatMode mode) {
+  if (mode == CompatMode::ddprun) return std::nullopt;
   options.is_python_by_default = true;
   options.is_quiet = true;
   options.has_prefix_by_tee_only = true;
   options.is_open_by_default = true;
-  if (mode == CompatMode::torchrun || options.use_env) return {};
+  if (mode == CompatMode::torchrun || options.use_env) return std::nullopt;
   options.pass_local_rank = true;
-  return options.no_python ? "--no_python: the program would get --local-rank=N; add --use_env"
-                           : "";
+  if (!options.no_python) return std::nullopt;
+  return "--no_python: the program would get --local-rank=N; add --use_env";
 }
 
 std::string_view program_help(CompatMode mode) {

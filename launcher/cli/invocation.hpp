@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
+#include "rendezvous/base/problem.hpp"
 
 #include <string>
 #include <string_view>
@@ -22,9 +23,8 @@ struct Invocation {
 /// Returns the invocation for argv[0], such as "/home/me/bin/torchrun".
 Invocation invocation_of(std::string_view first_word);
 
-/// Sets the defaults of the mode. Returns the problem with options that the mode does not allow, or
-/// an empty text.
-std::string apply_compat_mode(LaunchOptions& options, CompatMode mode);
+/// Sets the defaults of the mode. Returns the problem with options that the mode does not allow.
+Problem apply_compat_mode(LaunchOptions& options, CompatMode mode);
 
 /// Returns the sentences of the help text about PROGRAM.
 std::string_view program_help(CompatMode mode);

@@ -16,31 +16,31 @@ constexpr int kThreadsMax = 4096;
 constexpr int kNodeRankMax = 1'000'000;
 
 template <typename T, typename Value>
-std::string keep(T& into, Parsed<Value> parsed) {
+Problem keep(T& into, Parsed<Value> parsed) {
   if (const auto* problem = std::get_if<ValueProblem>(&parsed)) return problem->text;
   into = std::move(std::get<Value>(parsed));
-  return {};
+  return std::nullopt;
 }
 
 template <auto kMember>
-std::string set_flag(LaunchOptions& options, const std::string& value) {
+Problem set_flag(LaunchOptions& options, const std::string& value) {
   return keep(options.*kMember, parse_switch(value));
 }
 
 template <auto kMember>
-std::string set_text(LaunchOptions& options, const std::string& value) {
+Problem set_text(LaunchOptions& options, const std::string& value) {
   options.*kMember = value;
-  return {};
+  return std::nullopt;
 }
 
 /// For options whose value must not be empty.
 template <auto kMember>
-std::string set_name(LaunchOptions& options, const std::string& value) {
+Problem set_name(LaunchOptions& options, const std::string& value) {
   if (value.empty()) return "is empty";
   return set_text<kMember>(options, value);
 }
 
-std::string set_numa_binding(LaunchOptions& options, const std::string& value) {
+Problem set_numa_binding(LaunchOptions& options, const std::string& value) {
   using Kind = Affinity::Kind;
   return keep(options.numa_binding.kind, parse_choice<Kind>(value, {{"node", Kind::node},
                                                                     {"socket", Kind::socket},
@@ -48,49 +48,49 @@ std::string set_numa_binding(LaunchOptions& options, const std::string& value) {
                                                                     {"core-complex", Kind::l3}}));
 }
 
-std::string set_exit_code(LaunchOptions& options, const std::string& value) {
+Problem set_exit_code(LaunchOptions& options, const std::string& value) {
   using Policy = ExitCodePolicy;
   return keep(options.exit_code, parse_choice<Policy>(value, {{"torchrun", Policy::torchrun},
                                                               {"worker", Policy::worker}}));
 }
 
-std::string set_agent_store(LaunchOptions& options, const std::string& value) {
+Problem set_agent_store(LaunchOptions& options, const std::string& value) {
   return keep(options.agent_store, parse_choice<bool>(value, {{"on", true}, {"off", false}}));
 }
 
-std::string set_stacks(LaunchOptions& options, const std::string& value) {
+Problem set_stacks(LaunchOptions& options, const std::string& value) {
   using When = StacksWhen;
   return keep(options.stacks,
               parse_choice<When>(
                   value, {{"never", When::never}, {"kill", When::kill}, {"stop", When::stop}}));
 }
 
-std::string set_omp_num_threads(LaunchOptions& options, const std::string& value) {
+Problem set_omp_num_threads(LaunchOptions& options, const std::string& value) {
   int threads = 0;
-  if (value != "auto" && !keep(threads, parse_integer(value, 1, kThreadsMax)).empty()) {
+  if (value != "auto" && keep(threads, parse_integer(value, 1, kThreadsMax))) {
     return "is neither auto nor an integer from 1 to " + std::to_string(kThreadsMax);
   }
   options.omp_num_threads = value;
-  return {};
+  return std::nullopt;
 }
 
-std::string set_master_port(LaunchOptions& options, const std::string& value) {
+Problem set_master_port(LaunchOptions& options, const std::string& value) {
   int port = 0;
   auto problem = keep(port, parse_integer(value, 0, 65535));
-  if (problem.empty()) options.master_port = static_cast<std::uint16_t>(port);
+  if (!problem) options.master_port = static_cast<std::uint16_t>(port);
   return problem;
 }
 
-std::string set_prefix(LaunchOptions& options, const std::string& value) {
+Problem set_prefix(LaunchOptions& options, const std::string& value) {
   return keep(options.prefix, parse_prefix_template(value));
 }
 
-std::string set_security(LaunchOptions& options, const std::string& value) {
+Problem set_security(LaunchOptions& options, const std::string& value) {
   return keep(options.is_open, parse_choice<bool>(value, {{"open", true}}));
 }
 
-std::string no_action(LaunchOptions&, const std::string&) {
-  return {};
+Problem no_action(LaunchOptions&, const std::string&) {
+  return std::nullopt;
 }
 
 using Options = LaunchOptions;

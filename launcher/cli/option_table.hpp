@@ -4,6 +4,7 @@
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
+#include "rendezvous/base/problem.hpp"
 
 #include <span>
 #include <string>
@@ -40,8 +41,8 @@ struct OptionEntry {
   std::string_view variables;
   std::string_view default_text;  ///< for documents; empty: not mentioned
   std::string_view help;          ///< without the default
-  /// Stores the value (of a flag "0" or "1"). Returns the problem with it, or an empty text.
-  std::string (*apply)(LaunchOptions& options, const std::string& value);
+  /// Stores the value (of a flag "0" or "1"). Returns the problem with it.
+  Problem (*apply)(LaunchOptions& options, const std::string& value);
   /// Addition to `help` in the man page, in the markup of mdoc_text().
   std::string_view man{};
   std::string_view other_key{};  ///< in the configuration file; empty: the name

@@ -76,13 +76,13 @@ void check_setting(const ConfigSetting& setting, Problems& problems) {
   if (const auto* problem = std::get_if<ValueProblem>(&text)) return add(problem->text);
   const auto& written = std::get<std::string>(text);
   if (has_reference(written)) {
-    const auto problem = reference_problem(written);
-    if (!problem.empty()) add(problem);
+    if (const auto problem = reference_problem(written)) add(*problem);
     return;
   }
   LaunchOptions scratch;
-  const auto problem = setting.option->apply(scratch, written);
-  if (!problem.empty()) add(describe_value(value) + " " + problem);
+  if (const auto problem = setting.option->apply(scratch, written)) {
+    add(describe_value(value) + " " + *problem);
+  }
 }
 
 void check_command(const JsonMember& command, const std::string& path, Problems& problems) {
@@ -99,8 +99,8 @@ void check_command(const JsonMember& command, const std::string& path, Problems&
     const auto here = element_path(path, i);
     if (!word.is(Kind::string) && !word.is(Kind::number)) {
       problems.push_back({word.at, here, "expected a text, found " + describe_value(word)});
-    } else if (const auto problem = reference_problem(word.text); !problem.empty()) {
-      problems.push_back({word.at, here, problem});
+    } else if (const auto problem = reference_problem(word.text)) {
+      problems.push_back({word.at, here, *problem});
     } else if (i == 0 && word.text.empty()) {
       problems.push_back({word.at, here, "names no program"});
     }
@@ -129,8 +129,8 @@ void check_environment(const JsonMember& environment, const std::string& path, P
     } else if (!value.is(Kind::string) && !value.is(Kind::number) && !value.is(Kind::null)) {
       problems.push_back(
           {value.at, here, "expected a text, a number or null, found " + describe_value(value)});
-    } else if (const auto problem = reference_problem(value.text); !problem.empty()) {
-      problems.push_back({value.at, here, problem});
+    } else if (const auto problem = reference_problem(value.text)) {
+      problems.push_back({value.at, here, *problem});
     }
   }
 }

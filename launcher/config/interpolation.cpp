@@ -112,11 +112,11 @@ Parsed<std::string> interpolate(std::string_view text, const EnvironmentLookup& 
   });
 }
 
-std::string reference_problem(std::string_view text) {
+Problem reference_problem(std::string_view text) {
   const auto checked = replace_references(
       text, [](const Reference&) -> Parsed<std::string> { return std::string(); });
   const auto* problem = std::get_if<ValueProblem>(&checked);
-  return problem == nullptr ? "" : problem->text;
+  return problem == nullptr ? Problem() : problem->text;
 }
 
 }  // namespace ddprun

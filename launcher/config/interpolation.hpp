@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launcher/cli/option_values.hpp"
+#include "rendezvous/base/problem.hpp"
 #include <ddprun/worker_env.hpp>
 
 #include <string>
@@ -32,7 +33,7 @@ std::string with_doubled_dollars(const std::string& text);
 Parsed<std::string> interpolate(std::string_view text, const EnvironmentLookup& lookup,
                                 TextUse use = TextUse::value);
 
-/// Returns the problem with the syntax of references in the text; empty if it is valid.
-std::string reference_problem(std::string_view text);
+/// Returns the problem with the syntax of references in the text.
+Problem reference_problem(std::string_view text);
 
 }  // namespace ddprun

@@ -1,5 +1,6 @@
 #include "launcher/config/node_names.hpp"
 
+#include "rendezvous/base/problem.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
@@ -111,11 +112,11 @@ bool may_be_in_name(char letter) {
          std::string_view("-._:%").find(letter) != std::string_view::npos;
 }
 
-/// Returns why the name is invalid; empty if it is valid.
-std::string objection_to(std::string_view name) {
+/// Returns why the name is invalid.
+Problem problem_of_name(std::string_view name) {
   if (name.starts_with('-')) return "has a name that begins with '-'";
   const auto odd = std::find_if_not(name.begin(), name.end(), may_be_in_name);
-  if (odd == name.end()) return {};
+  if (odd == name.end()) return std::nullopt;
   const auto rest = name.substr(static_cast<std::size_t>(odd - name.begin()));
   const auto bytes = std::max<std::size_t>(1, first_character(rest).bytes);
   return "has '" + printable(rest.substr(0, bytes)) +
@@ -133,7 +134,7 @@ Parsed<std::vector<std::string>> expand_node_names(std::string_view text) {
     auto& added = std::get<Names>(names);
     if (all.size() + added.size() > kNodeNamesMax) return too_many();
     for (auto& name : added) {
-      if (auto why = objection_to(name); !why.empty()) return ValueProblem{std::move(why)};
+      if (auto problem = problem_of_name(name)) return ValueProblem{std::move(*problem)};
       all.push_back(std::move(name));
     }
   }

@@ -56,9 +56,8 @@ class Resolver {
       text = *text == "true" ? "1" : "0";
     }
     LaunchOptions scratch;
-    const auto problem = setting.option->apply(scratch, *text);
-    if (!problem.empty()) {
-      problems_.push_back({value.at, setting.path, json_quoted(*text) + " " + problem});
+    if (const auto problem = setting.option->apply(scratch, *text)) {
+      problems_.push_back({value.at, setting.path, json_quoted(*text) + " " + *problem});
     } else if (has_reference(written)) {
       set(*setting.option, *text, value.at, setting.path + " (" + written + ")");
     } else {

@@ -29,7 +29,7 @@ JsonValue number(const char* kind, int least, int most) {
 JsonValue number_of(const OptionEntry& option) {
   const auto takes = [&](const std::string& text) {
     LaunchOptions scratch;
-    return option.apply(scratch, text).empty();
+    return !option.apply(scratch, text);
   };
   const int least = takes("0") ? 0 : 1;
   int most = least;

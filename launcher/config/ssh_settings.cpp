@@ -2,6 +2,7 @@
 
 #include "launcher/cli/option_values.hpp"
 #include "launcher/config/interpolation.hpp"
+#include "rendezvous/base/problem.hpp"
 
 #include <optional>
 #include <utility>
@@ -40,15 +41,12 @@ std::vector<std::string> texts_of(const JsonValue& root, const char* key) {
   return texts;
 }
 
-using Problem = std::optional<std::string>;
-
 Problem text_problem(const JsonValue& value) {
   if (!value.is(Kind::string)) return "expected a text, found " + describe_value(value);
   if (value.text.empty()) return "is empty";
   // A line break would start another command.
   if (value.text.find('\n') != std::string::npos) return "has a line break";
-  auto problem = reference_problem(value.text);
-  return problem.empty() ? std::nullopt : Problem(std::move(problem));
+  return reference_problem(value.text);
 }
 
 Problem port_problem(const JsonValue& value) {

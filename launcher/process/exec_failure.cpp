@@ -68,8 +68,8 @@ std::string this_machine() {
 }
 
 /// Describes a missing interpreter.
-std::string interpreter_problem(const std::optional<std::string>& interpreter) {
-  if (!interpreter) return {};
+Problem interpreter_problem(const std::optional<std::string>& interpreter) {
+  if (!interpreter) return std::nullopt;
   if (interpreter->ends_with('\r'))
     return "its first line ends with a carriage return, so its interpreter '" +
            interpreter->substr(0, interpreter->size() - 1) +
@@ -82,8 +82,7 @@ std::string explain_missing(const fs::path& file, const std::string& program) {
   if (!fs::exists(file, error))
     return "there is no such file" +
            std::string(program.find('/') == std::string::npos ? "" : " (is the path right?)");
-  const auto problem = interpreter_problem(interpreter_of(head_of(file)));
-  if (!problem.empty()) return problem;
+  if (auto problem = interpreter_problem(interpreter_of(head_of(file)))) return *problem;
   return "the file exists but its dynamic loader does not (was it built for another system?)";
 }
 
@@ -210,11 +209,13 @@ std::string explain_shortage(const StartFailure& failure) {
 
 }  // namespace
 
-std::string problem_of_interpreter(const fs::path& script) {
+Problem problem_of_interpreter(const fs::path& script) {
   const auto interpreter = interpreter_of(head_of(script));
   std::error_code error;
   // For an empty name, the kernel reports an unknown file format.
-  if (!interpreter || interpreter->empty() || fs::exists(*interpreter, error) || error) return {};
+  if (!interpreter || interpreter->empty() || fs::exists(*interpreter, error) || error) {
+    return std::nullopt;
+  }
   return interpreter_problem(interpreter);
 }
 

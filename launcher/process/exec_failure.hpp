@@ -2,15 +2,16 @@
 #pragma once
 
 #include "launcher/process/process_start.hpp"
+#include "rendezvous/base/problem.hpp"
 
 #include <filesystem>
 #include <string>
 
 namespace ddprun {
 
-/// Returns why the interpreter in the first line of this script is not found; empty if it is found,
-/// or if the file is not a script.
-std::string problem_of_interpreter(const std::filesystem::path& script);
+/// Returns why the interpreter in the first line of this script is not found; nullopt if it is
+/// found, or if the file is not a script.
+Problem problem_of_interpreter(const std::filesystem::path& script);
 
 /// Returns a sentence with the program, the reason and a hint. Reads the program's file to
 /// distinguish for example a missing program from a missing interpreter. `folder` is its working

@@ -106,10 +106,10 @@ std::string flights_document(const RankFlights& rank, int attempt,
   return text + "]}\n";
 }
 
-std::string write_flights(const HeldPath& file, const std::string& document) {
+Problem write_flights(const HeldPath& file, const std::string& document) {
   const auto fd = file.open_regular(O_WRONLY | O_CREAT | O_TRUNC, 0644);
   const auto written = fd.get() < 0 ? -1 : quiet_write(fd.get(), document.data(), document.size());
-  if (written == static_cast<ssize_t>(document.size())) return {};
+  if (written == static_cast<ssize_t>(document.size())) return std::nullopt;
   return file.path().string() + ": " + std::strerror(written < 0 ? errno : ENOSPC);
 }
 

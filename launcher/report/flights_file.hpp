@@ -4,6 +4,7 @@
 
 #include "launcher/report/stalled_collective.hpp"
 #include "rendezvous/base/held_path.hpp"
+#include "rendezvous/base/problem.hpp"
 
 #include <chrono>
 #include <string>
@@ -15,7 +16,7 @@ namespace ddprun {
 std::string flights_document(const RankFlights& rank, int attempt,
                              std::chrono::system_clock::time_point when);
 
-/// Replaces the file. Returns the error, or an empty text.
-std::string write_flights(const HeldPath& file, const std::string& document);
+/// Replaces the file. Returns the error.
+Problem write_flights(const HeldPath& file, const std::string& document);
 
 }  // namespace ddprun

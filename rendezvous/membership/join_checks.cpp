@@ -54,13 +54,13 @@ std::string range(int least, int most) {
   return least == most ? text : std::to_string(least) + ":" + text;
 }
 
-std::optional<std::string> out_of_range(const std::string& what, int value, int least, int most) {
+Problem out_of_range(const std::string& what, int value, int least, int most) {
   if (value >= least && value <= most) return std::nullopt;
   return what + " is " + std::to_string(value) + " on the node that joins (from " +
          std::to_string(least) + " to " + std::to_string(most) + ")";
 }
 
-std::optional<std::string> number_out_of_range(const Join& join, int nodes_max) {
+Problem number_out_of_range(const Join& join, int nodes_max) {
   for (auto text : {out_of_range("--nproc_per_node", join.local_world_size, 1, kLocalWorkersMax),
                     out_of_range("--node_rank", join.node_rank, -1, nodes_max - 1),
                     out_of_range("the latest round", join.last_round, -1, kRoundMax),
@@ -72,7 +72,7 @@ std::optional<std::string> number_out_of_range(const Join& join, int nodes_max) 
 
 /// Agents on one machine may use its address as a name. If only one of the two connects from that
 /// address, they are on different machines.
-std::optional<std::string> compare_address(const Join& join, const Roster& roster) {
+Problem compare_address(const Join& join, const Roster& roster) {
   const auto& own = join.probe.host;
   for (const auto& [id, member] : roster.all()) {
     const auto& other = member.join.probe.host;
@@ -88,13 +88,13 @@ std::optional<std::string> compare_address(const Join& join, const Roster& roste
 
 }  // namespace
 
-std::optional<std::string> objection_to_version(std::uint32_t version) {
+Problem objection_to_version(std::uint32_t version) {
   if (version == kProtocolVersion) return std::nullopt;
   return differs("the version of the agents' messages", std::to_string(version),
                  std::to_string(kProtocolVersion));
 }
 
-std::optional<std::string> objection_to_name(const std::string& name, const Settings& settings) {
+Problem objection_to_name(const std::string& name, const Settings& settings) {
   if (name.size() > kNameBytesMax) return too_long("the node's name", name);
   const auto most = settings.recorded_name_bytes_max;
   const auto bytes = bytes_as_json(name);
@@ -104,7 +104,7 @@ std::optional<std::string> objection_to_name(const std::string& name, const Sett
          ", so that " + counted_nodes(settings.nodes_max) + " fit; --local_addr gives another)";
 }
 
-std::optional<std::string> objection_to(const Join& join, const Settings& settings) {
+Problem objection_to(const Join& join, const Settings& settings) {
   if (auto text = objection_to_version(join.version)) return text;
   if (auto text = objection_to_name(join.name, settings)) return text;
   if (join.role.size() > kNameBytesMax) return too_long("--role", join.role);
@@ -137,7 +137,7 @@ std::string JoinWarnings::of(const Join& join, const Roster& roster) {
 
 /// Compares with the command of the first node. Commands may differ on purpose, so this is only a
 /// warning.
-std::optional<std::string> JoinWarnings::compare_command(const Join& join) {
+Problem JoinWarnings::compare_command(const Join& join) {
   if (join.command.empty() || join.command == first_command_) return std::nullopt;
   if (!first_command_.empty())
     return describe_difference(join.name, join.command, first_node_, first_command_);

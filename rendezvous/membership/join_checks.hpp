@@ -2,6 +2,7 @@
 // connected. Pure.
 #pragma once
 
+#include "rendezvous/base/problem.hpp"
 #include "rendezvous/membership/messages.hpp"
 #include "rendezvous/membership/roster.hpp"
 #include "rendezvous/membership/settings.hpp"
@@ -13,13 +14,13 @@
 namespace ddprun::membership {
 
 /// Returns why a run with these settings refuses this node name; nullopt if it accepts it.
-std::optional<std::string> objection_to_name(const std::string& name, const Settings& settings);
+Problem objection_to_name(const std::string& name, const Settings& settings);
 
 /// Returns why a node with this protocol version is refused; nullopt if it is accepted.
-std::optional<std::string> objection_to_version(std::uint32_t version);
+Problem objection_to_version(std::uint32_t version);
 
 /// Returns why a node with this Join is refused; nullopt if it is accepted.
-std::optional<std::string> objection_to(const Join& join, const Settings& settings);
+Problem objection_to(const Join& join, const Settings& settings);
 
 /// Returns the outline of the run's configuration for a node with another configuration; otherwise
 /// empty.
@@ -33,7 +34,7 @@ class JoinWarnings {
   std::string of(const Join& join, const Roster& roster);
 
  private:
-  std::optional<std::string> compare_command(const Join& join);
+  Problem compare_command(const Join& join);
 
   std::string first_node_;  ///< first node that reported its command
   std::string first_command_;

@@ -17,6 +17,7 @@ namespace ddprun::fuzz {
 namespace {
 
 using namespace etcd;
+using etcd::Problem;
 using namespace std::chrono_literals;
 
 constexpr auto kTimeMax = 366 * 24h;

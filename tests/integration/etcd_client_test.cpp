@@ -21,6 +21,7 @@ namespace etcd_client_test {
 
 using namespace ddprun;
 using namespace ddprun::etcd;
+using ddprun::etcd::Problem;
 using namespace std::chrono_literals;
 using ddprun::test::EtcdServer;
 using ddprun::test::skip;

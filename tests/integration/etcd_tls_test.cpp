@@ -21,6 +21,7 @@ namespace etcd_tls_test {
 
 using namespace ddprun;
 using namespace ddprun::etcd;
+using ddprun::etcd::Problem;
 using namespace std::chrono_literals;
 using namespace ddprun::test;
 using security::TlsContext;

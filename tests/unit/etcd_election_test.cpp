@@ -10,6 +10,7 @@ namespace etcd_election_test {
 
 using namespace ddprun;
 using namespace ddprun::etcd;
+using ddprun::etcd::Problem;
 using membership::Join;
 using membership::RunOutcome;
 using membership::RunRecord;

@@ -15,6 +15,7 @@ namespace etcd_trust_test {
 
 using namespace ddprun;
 using namespace ddprun::etcd;
+using ddprun::etcd::Problem;
 using ddprun::test::secret_of;
 using membership::RoundFormed;
 using membership::RunOutcome;

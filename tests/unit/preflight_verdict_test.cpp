@@ -91,13 +91,13 @@ TEST_SUITE("preflight verdict") {
          {},
          false,
          "0: ",
-         "preflight: not all workers have said what they found"},
+         "preflight: not all workers have reported"},
         {"it ended well and said nothing",
          {.rank = 1},
          {},
          false,
          "0: ",
-         "preflight: not all workers have said what they found"},
+         "preflight: not all workers have reported"},
     };
     for (const auto& test : cases) {
       CAPTURE(test.name);
