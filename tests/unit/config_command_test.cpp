@@ -125,7 +125,7 @@ TEST_SUITE("config command") {
       CAPTURE(option.name);
       const auto takes = [&](const std::string& text) {
         LaunchOptions scratch;
-        return option.apply(scratch, text).empty();
+        return !option.apply(scratch, text);
       };
       const auto section =
           std::find_if(section_names().begin(), section_names().end(),
