@@ -23,7 +23,7 @@ constexpr const char* kRules =
     "sign.\n"
     "\n"
     "Option names may be abbreviated; dashes and underscores are equivalent. A variable PET_NAME, "
-    "such as PET_MAX_RESTARTS, sets the default of an option of torchrun.\n";
+    "such as PET_MAX_RESTARTS, sets the default of the torchrun option of that name.\n";
 
 void add_wrapped(std::string& text, const std::string& paragraph, int columns) {
   for (const auto& line : wrap_text(paragraph, columns)) text += line + "\n";

@@ -102,7 +102,7 @@ constexpr OptionEntry kWorkers[] = {
      "PET_NPROC_PER_NODE", "1",
      "Number of workers on this node. auto: one per GPU, or one per CPU if there is no GPU.",
      [](Options& o, Text v) { return keep(o.nproc_per_node, parse_worker_count(v)); },
-     "gpu: one for each visible NVIDIA GPU. cpu: one for each CPU that ddprun may use, limited "
+     "gpu: one worker per visible NVIDIA GPU. cpu: one worker per CPU that ddprun may use, limited "
      "by the CPU quota of its cgroup."},
     {"module", 'm', "", OptionGroup::workers, Section::job, "PET_MODULE", "",
      "Run the program as a Python module, like python3 -m.", set_flag<&Options::module>},
@@ -112,23 +112,24 @@ constexpr OptionEntry kWorkers[] = {
      "Run the program as a Python script, whatever its name; overrides --module and --no_python.",
      set_flag<&Options::run_path>},
     {"role", 0, "NAME", OptionGroup::workers, Section::job, "PET_ROLE", "default",
-     "Role of the workers; also the start of their output prefix.", set_text<&Options::role>,
-     "It may be empty. See --prefix."},
+     "Role of the workers; also the first part of their output prefix.", set_text<&Options::role>,
+     "The role may be empty. See --prefix."},
     {"virtual_local_rank", 0, "", OptionGroup::workers, Section::node, "PET_VIRTUAL_LOCAL_RANK", "",
      "Set LOCAL_RANK=0 in each worker and make only its own GPU visible to it.",
      set_flag<&Options::virtual_local_rank>,
-     "CUDA_VISIBLE_DEVICES contains the GPU of its local rank."},
+     "CUDA_VISIBLE_DEVICES contains only the GPU of the worker's local rank."},
     {"numa_binding", 0, "node|socket|exclusive|core-complex", OptionGroup::workers, Section::node,
-     "", "", "Torchrun's form of --affinity; core-complex is --affinity=l3.", set_numa_binding},
+     "", "", "torchrun's name of --affinity; core-complex is equivalent to --affinity=l3.",
+     set_numa_binding},
     {"start_method", 0, "spawn|fork|forkserver", OptionGroup::workers, Section::job,
-     "PET_START_METHOD", "spawn", "Accepted for torchrun compatibility; no effect on programs.",
+     "PET_START_METHOD", "spawn", "Accepted for torchrun compatibility; has no effect on programs.",
      [](Options& o, Text v) {
        return keep(o.start_method, parse_word(v, {"spawn", "fork", "forkserver"}));
      }},
     {"use_env", 0, "", OptionGroup::workers, Section::job, "", "",
-     "Do not pass --local-rank to the program, as torch.distributed.launch otherwise does.",
+     "Do not pass --local-rank to the program when called as torch.distributed.launch.",
      set_flag<&Options::use_env>,
-     "See \"Other names\" and --pass_local_rank. LOCAL_RANK is set in any case."},
+     "See \"Other names\" and --pass_local_rank. LOCAL_RANK is always set."},
 };
 
 constexpr OptionEntry kFailure[] = {
@@ -138,7 +139,7 @@ constexpr OptionEntry kFailure[] = {
      "See \"Restarts\"."},
     {"monitor_interval", 0, "SECONDS", OptionGroup::failure, Section::restart,
      "PET_MONITOR_INTERVAL", "0.1",
-     "Accepted for torchrun compatibility; no effect, as ddprun does not poll.",
+     "Accepted for torchrun compatibility; has no effect because ddprun does not poll.",
      [](Options& o, Text v) { return keep(o.monitor_interval, parse_seconds(v)); }},
     {"signals_to_handle", 0, "SIGNAL,...", OptionGroup::failure, Section::signals,
      "PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
@@ -147,200 +148,206 @@ constexpr OptionEntry kFailure[] = {
      "See \"Signals\"."},
     {"shutdown_timeout", 0, "SECONDS", OptionGroup::failure, Section::signals,
      "PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "30",
-     "Time in which workers must stop before they are killed; applies to signals, failures and "
+     "Time limit for workers to stop before they are killed; applies to signals, failures and "
      "restarts.",
      [](Options& o, Text v) { return keep(o.shutdown_timeout, parse_seconds(v)); }},
 };
 
 constexpr OptionEntry kOutput[] = {
     {"log_dir", 0, "DIR", OptionGroup::output, Section::logs, "PET_LOG_DIR",
-     "a new temporary folder if a stream goes to a file",
-     "Folder for the output of workers, by run, attempt and local rank. /dev/null: no files.",
+     "a new temporary folder if a stream is written to files",
+     "Folder for log files of workers, by run, attempt and local rank. /dev/null disables log "
+     "files.",
      set_text<&Options::log_dir>,
-     "A temporary folder is kept; the first line that ddprun prints names it. See \"FILES\"."},
+     "The temporary folder is not removed; the first line that ddprun prints shows its path. See "
+     "\"FILES\"."},
     {"redirects", 'r', "0-3|RANK:0-3,...", OptionGroup::output, Section::logs, "PET_REDIRECTS", "0",
-     "Streams written to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both; for "
-     "all workers or by local rank, as 0:3,12:1.",
+     "Streams written to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both; for all "
+     "workers, or by local rank as in 0:3,12:1.",
      [](Options& o, Text v) { return keep(o.redirects, parse_stream_choice(v)); }},
     {"tee", 't', "0-3|RANK:0-3,...", OptionGroup::output, Section::logs, "PET_TEE", "0",
-     "Streams written to files and to the console; values as for --redirects.",
+     "Streams written to both files and the console; same values as --redirects.",
      [](Options& o, Text v) { return keep(o.tee, parse_stream_choice(v)); }},
     {"local_ranks_filter", 0, "RANK,...", OptionGroup::output, Section::logs,
      "PET_LOCAL_RANKS_FILTER", "all workers",
-     "Local ranks whose output is shown on the console. Files are written for all.",
+     "Local ranks whose output is shown on the console. Log files are written for all workers.",
      [](Options& o, Text v) { return keep(o.local_ranks_filter, parse_local_ranks(v)); }},
     {"duplicate_stdout_filters", 0, "TEXT,...", OptionGroup::output, Section::logs,
      "PET_DUPLICATE_STDOUT_FILTERS", "",
-     "Copy lines of --tee on stdout that contain one of these texts to filtered_stdout.log of "
-     "the attempt. Two commas stand for a comma in a text.",
+     "Copy stdout lines of workers with --tee that contain one of these texts to "
+     "filtered_stdout.log of the attempt. Write two commas for a literal comma.",
      [](Options& o, Text v) { return keep(o.duplicate_stdout_filters, parse_filters(v)); },
-     "The copies have prefixes. See \"FILES\"."},
+     "The copied lines have prefixes. See \"FILES\"."},
     {"duplicate_stderr_filters", 0, "TEXT,...", OptionGroup::output, Section::logs,
-     "PET_DUPLICATE_STDERR_FILTERS", "", "The same for stderr and filtered_stderr.log.",
+     "PET_DUPLICATE_STDERR_FILTERS", "",
+     "Like --duplicate_stdout_filters, for stderr and filtered_stderr.log.",
      [](Options& o, Text v) { return keep(o.duplicate_stderr_filters, parse_filters(v)); }},
     {"log_line_prefix_template", 0, "TEMPLATE|none", OptionGroup::output, Section::logs,
      "PET_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
      "[${role_name}${local_rank}]:",
      "Prefix of each output line on the console. Fields: ${role_name}, ${local_rank}, ${rank}, "
-     "${hostname} and those of --prefix.",
+     "${hostname} and the fields of --prefix.",
      set_prefix},
     {"logs_specs", 0, "NAME", OptionGroup::output, Section::logs, "", "",
-     "Not supported: names a Python plug-in for log layouts.", set_text<&Options::logs_specs>},
+     "Not supported: in torchrun, the name of a Python plug-in for log layouts.",
+     set_text<&Options::logs_specs>},
     {"event_log_handler", 0, "null|NAME", OptionGroup::output, Section::logs,
      "PET_EVENT_LOG_HANDLER", "null",
-     "Accepted for torchrun compatibility; names a Python plug-in, and any but null causes a "
-     "warning. See --events.",
+     "Accepted for torchrun compatibility; has no effect, and names of Python plug-ins other than "
+     "null cause a warning. See --events.",
      set_text<&Options::event_log_handler>},
 };
 
 constexpr OptionEntry kNodes[] = {
     {"nnodes", 0, "N|MIN:MAX", OptionGroup::nodes, Section::rendezvous, "PET_NNODES", "1:1",
-     "Number of nodes, or its minimum and maximum. The same command runs on each node.",
+     "Number of nodes, or the minimum and maximum. Run the same command on each node.",
      [](Options& o, Text v) { return keep(o.nnodes, parse_node_range(v)); },
      "See \"SEVERAL NODES\"."},
     {"standalone", 0, "", OptionGroup::nodes, Section::rendezvous, "PET_STANDALONE", "",
-     "Run on one node, with the store on a free loopback port; addresses and ports of the other "
-     "options of this group are ignored.",
+     "Run on one node, with the store on a free loopback port; address and port options of this "
+     "group are ignored.",
      set_flag<&Options::standalone>},
     {"rdzv_backend", 0, "static|c10d|etcd", OptionGroup::nodes, Section::rendezvous,
      "PET_RDZV_BACKEND", "static",
      "Rendezvous backend. static: each node has a --node_rank; c10d: nodes join in any order; "
-     "etcd: as c10d, and the run survives the loss of any node.",
+     "etcd: like c10d, but the run survives the loss of any node.",
      [](Options& o, Text v) { return keep(o.rdzv_backend, parse_rendezvous_backend(v)); },
-     "On one node static and c10d are the same, and no etcd is needed."},
+     "On one node, static and c10d are equivalent, and no etcd server is needed."},
     {"rdzv_endpoint", 0, "HOST[:PORT],...", OptionGroup::nodes, Section::rendezvous,
      "PET_RDZV_ENDPOINT", "",
-     "Address of the rendezvous and the store, the same on all nodes; with etcd, addresses of "
-     "its servers.",
+     "Address of the rendezvous and the store, the same on all nodes; with etcd, addresses of the "
+     "etcd servers.",
      [](Options& o, Text v) { return keep(o.rdzv_endpoint, parse_endpoints(v)); },
-     "The default port is 29500 with static, 29400 with c10d and 2379 with etcd. On one node, 0 "
-     "is a free port."},
+     "The default port is 29500 with static, 29400 with c10d and 2379 with etcd. On one node, port "
+     "0 selects a free port."},
     {"rdzv_id", 0, "ID", OptionGroup::nodes, Section::job, "PET_RDZV_ID",
-     "a random one; none on several nodes",
-     "Name of the run, the same on all nodes. Workers find it in TORCHELASTIC_RUN_ID.",
+     "random on one node, none on several nodes",
+     "Name of the run, the same on all nodes; TORCHELASTIC_RUN_ID in workers.",
      set_text<&Options::rdzv_id>, "Required with etcd."},
     {"rdzv_conf", 0, "KEY=VALUE,...", OptionGroup::nodes, Section::rendezvous, "PET_RDZV_CONF", "",
      "Rendezvous settings, such as timeouts.",
      [](Options& o, Text v) { return keep(o.rdzv_conf, parse_key_values(v)); },
-     "See \"Settings of the rendezvous\". On one node all but check_users are checked and have no "
-     "effect."},
+     "See \"Settings of the rendezvous\". On one node, settings other than check_users are checked "
+     "but have no effect."},
     {"node_rank", 0, "N", OptionGroup::nodes, Section::none, "PET_NODE_RANK", "0",
      "Rank of this node.",
      [](Options& o, Text v) { return keep(o.node_rank, parse_integer(v, 0, kNodeRankMax)); },
-     "Required on several nodes with static, except on the node whose address is the endpoint."},
+     "Required with static on several nodes, except on the node that the endpoint names."},
     {"master_addr", 0, "HOST", OptionGroup::nodes, Section::rendezvous, "PET_MASTER_ADDR",
-     "127.0.0.1", "Address of the store; with static, that of the node with rank 0.",
+     "127.0.0.1", "Address of the store; with static, the address of the node with rank 0.",
      set_text<&Options::master_addr>, "--rdzv_endpoint overrides --master_addr and --master_port."},
     {"master_port", 0, "PORT", OptionGroup::nodes, Section::rendezvous, "PET_MASTER_PORT",
      "a free port", "Port of the store.", set_master_port,
-     "With etcd, the port on the elected node."},
+     "With etcd, this is the port on the elected node."},
     {"local_addr", 0, "HOST", OptionGroup::nodes, Section::node, "PET_LOCAL_ADDR",
      "the host name, or 127.0.0.1 on one node",
-     "Address of this node, for the other nodes and in reports.", set_text<&Options::local_addr>,
-     "The name in a configuration file takes precedence in reports. If another node connects "
-     "from this address, a warning is logged. On one node the store listens there, unless "
-     "--master_addr or --rdzv_endpoint is given."},
+     "Address of this node, used by the other nodes and in reports.",
+     set_text<&Options::local_addr>,
+     "In reports, the node's name in a configuration file takes precedence. If another node "
+     "connects from this address, a warning is logged. On one node, the store listens on this "
+     "address unless --master_addr or --rdzv_endpoint is given."},
 };
 
 constexpr OptionEntry kOwn[] = {
     {"affinity", 0, "none|cores|exclusive|node|socket|l3|LIST;...", OptionGroup::own, Section::node,
      "", "none",
      "CPUs of each worker: an equal share of the cores near its GPU, all CPUs of a NUMA node, "
-     "socket or L3 cache, or lists by local rank, as 0-7;8-15.",
+     "socket or L3 cache, or lists by local rank as in 0-7;8-15.",
      [](Options& o, Text v) { return keep(o.affinity, parse_affinity(v)); },
      "none leaves the choice to the kernel. cores gives each worker an equal share of adjacent "
-     "physical cores: on the NUMA node of the GPU with its local rank or, if that is unknown, "
-     "on the nodes in turn, in proportion to their cores. If there are more workers than cores, "
-     "some share a core; exclusive makes this an error. node gives each worker all CPUs of its "
-     "NUMA node, socket those of the whole socket, and l3 those of the node that share a "
-     "last-level cache, one cache after the other. All choose from the CPUs that ddprun may "
-     "use.\n\nThe map is printed at the start. Workers whose CPUs are on one NUMA node prefer its "
-     "memory."},
+     "physical cores: on the NUMA node of the GPU with its local rank or, if that node is unknown, "
+     "on the NUMA nodes in turn, in proportion to their cores. If there are more workers than "
+     "cores, some workers share a core; with exclusive, this is an error. node gives each worker "
+     "all CPUs of its NUMA node, socket all CPUs of its socket, and l3 all CPUs of the NUMA node "
+     "that share a last-level cache, assigning the caches in turn. All values select only CPUs "
+     "that ddprun may use.\n\nThe assignment is printed at the start. Workers whose CPUs are on "
+     "one NUMA node prefer its memory."},
     {"prefix", 0, "TEMPLATE|none", OptionGroup::own, Section::logs, "", "",
-     "Short for --log_line_prefix_template, which it overrides. Further fields: ${node_rank}, "
-     "${attempt}, ${stream}, ${time}. none: no prefix.",
+     "Short for --log_line_prefix_template, which it overrides. Additional fields: ${node_rank}, "
+     "${attempt}, ${stream}, ${time}. none disables the prefix.",
      set_prefix,
-     "${stream} is stdout or stderr, ${time} the time at which the line began, and $$ a dollar "
-     "sign. An empty template is no prefix either."},
+     "${stream} is stdout or stderr, ${time} is the time at which the line began, and $$ is a "
+     "dollar sign. An empty template also disables the prefix."},
     {"ranks_filter", 0, "RANK,...", OptionGroup::own, Section::logs, "", "all workers",
-     "Like --local_ranks_filter, by rank over all nodes.",
+     "Like --local_ranks_filter, but by global rank.",
      [](Options& o, Text v) { return keep(o.ranks_filter, parse_ranks(v)); },
-     "With both, the output of a worker is shown if both contain it."},
+     "If both are given, only output of workers that both select is shown."},
     {"stdin", 0, "RANK|auto|none", OptionGroup::own, Section::job, "", "auto",
-     "Worker that reads standard input; all others get an empty one. auto: the only worker, or "
-     "rank 0 if it is a terminal.",
+     "Worker that reads standard input; for all others it is empty. auto: the only worker, or rank "
+     "0 if standard input is a terminal.",
      [](Options& o, Text v) { return keep(o.stdin_worker, parse_stdin_worker(v)); },
-     "For a debugger such as pdb, or for data from a pipe. After a restart the worker continues "
-     "where its predecessor stopped reading. A terminal is passed on only while ddprun is in "
-     "the foreground."},
+     "This is useful for a debugger such as pdb, or for data from a pipe. After a restart, the "
+     "worker continues where its predecessor stopped reading. Terminal input is forwarded only "
+     "while ddprun is in the foreground."},
     {"exit_code", 0, "torchrun|worker", OptionGroup::own, Section::restart, "", "torchrun",
-     "Exit code after a worker failed: 1 as with torchrun, or the worker's own (128 plus its "
-     "signal).",
+     "Exit code after a worker failure: 1 as with torchrun, or the worker's exit code (128 plus "
+     "the signal number if it was killed).",
      set_exit_code, "See \"EXIT STATUS\"."},
     {"restart_window", 0, "SECONDS", OptionGroup::own, Section::restart, "", "0",
-     "Only restarts within this time count against --max_restarts; 0: all.",
+     "Only restarts within this time count against --max_restarts; 0: all restarts count.",
      [](Options& o, Text v) { return keep(o.restart_window, parse_seconds(v)); },
-     "A run of weeks then survives occasional failures, and a program that always fails still "
-     "ends.",
+     "A run of several weeks then survives occasional failures, while a program that always fails "
+     "still ends.",
      "window"},
     {"agent_store", 0, "on|off", OptionGroup::own, Section::rendezvous, "",
      "on, or off if TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1",
-     "off: the PyTorch worker with rank 0 hosts the store at MASTER_PORT, not ddprun; for "
-     "programs that use init_method=tcp:// with ports of their own.",
+     "off: the PyTorch worker with rank 0, not ddprun, hosts the store at MASTER_PORT; for "
+     "programs that use init_method=tcp:// with their own ports.",
      set_agent_store, "See \"Store\"."},
     {"events", 0, "FILE", OptionGroup::own, Section::logs, "", "",
      "Append events to this file as JSON lines.", set_name<&Options::events>, "See \"Events\"."},
     {"omp_num_threads", 0, "N|auto", OptionGroup::own, Section::node, "",
-     "1 with several workers, unless it is set",
-     "OMP_NUM_THREADS of each worker. auto: its share of the CPUs, or its number of cores if it "
-     "is bound.",
-     set_omp_num_threads, "The CPU quota of the cgroup limits auto. See --affinity."},
+     "1 with several workers, unless the variable is already set",
+     "OMP_NUM_THREADS of each worker. auto: the worker's share of the CPUs, or the number of its "
+     "cores if the worker is bound to CPUs.",
+     set_omp_num_threads,
+     "The value of auto is limited by the CPU quota of the cgroup. See --affinity."},
     {"stacks", 0, "never|kill|stop", OptionGroup::own, Section::signals, "", "kill",
-     "When to record stacks of workers. kill: before workers that do not stop are killed, and "
-     "of ranks that are late when a collective times out; stop: also before workers are "
-     "stopped. SIGRTMIN records them at any time.",
+     "When to record stacks of workers. kill: before killing workers that do not stop, and for "
+     "late ranks when a collective times out; stop: also before stopping workers. SIGRTMIN records "
+     "stacks at any time.",
      set_stacks,
-     "A rank of the same node is late if it has not entered a collective of the worker runtime. "
-     "See \"Stacks\"."},
+     "A rank on this node counts as late if it has not entered the collective of the worker "
+     "runtime. See \"Stacks\"."},
     {"pass_local_rank", 0, "", OptionGroup::own, Section::job, "", "",
      "Insert --local-rank=N before the arguments of the program, like torch.distributed.launch; "
-     "--local_rank=N for PyTorch before 2.0.",
+     "for PyTorch before 2.0, --local_rank=N.",
      set_flag<&Options::pass_local_rank>,
-     "The version is read from torch/version.py in the package folders of the interpreter; "
-     "without one, --local-rank is inserted."},
+     "The version is read from torch/version.py in the package folders of the interpreter; without "
+     "this file, --local-rank is inserted."},
     {"share_gpu", 0, "", OptionGroup::own, Section::job, "", "",
      "Let workers share GPUs if there are more workers than GPUs; for tests.",
      set_flag<&Options::share_gpu>,
-     "Local rank n gets GPU n modulo their number. NCCL treats the workers as separate machines "
-     "and connects them by sockets, which is slow. DDPRUN_SHARE_GPU=1 is set for the workers, "
-     "and what NCCL needs for this unless it is set already (NCCL_HOSTID, NCCL_NET, "
-     "NCCL_MAX_NCHANNELS and others)."},
+     "Local rank n gets GPU n modulo the number of GPUs. NCCL treats the workers as separate "
+     "machines and connects them by sockets, which is slow. DDPRUN_SHARE_GPU=1 is set in the "
+     "workers, and so are the variables that NCCL needs for this, unless already set (NCCL_HOSTID, "
+     "NCCL_NET, NCCL_MAX_NCHANNELS and others)."},
     {"preflight", 0, "", OptionGroup::own, Section::job, "", "",
-     "Check the GPUs or cores of each node and their connections before the workers start; a "
-     "node that fails starts none.",
+     "Check the GPUs or cores of each node and their connections before the workers start; a node "
+     "that fails the check starts no workers.",
      set_flag<&Options::preflight>, "See \"Preflight\"."},
     {"config", 0, "FILE", OptionGroup::own, Section::none, "", "",
-     "Read program and options from this JSON file, the same on all nodes. Arguments and "
-     "variables override it.",
+     "Read the program and options from this JSON file, the same on all nodes. Arguments and "
+     "environment variables override the file.",
      set_name<&Options::config>, "See \"Configuration files\"."},
     {"node_name", 0, "NAME", OptionGroup::own, Section::none, "DDPRUN_NODE",
-     "found by host name or address", "Name of this node in the file of --config.",
+     "determined by host name or address", "Name of this node in the --config file.",
      set_name<&Options::node_name>},
     {"secret_file", 0, "FILE", OptionGroup::own, Section::security, "", "",
-     "Shared secret of all nodes of a run, the same file on each, readable by its owner only; "
-     "'ddprun keygen FILE' writes one.",
+     "File with the shared secret of the run, the same on all nodes and readable by its owner "
+     "only; 'ddprun keygen FILE' creates the file.",
      set_name<&Options::secret_file>, "See \"Security\"."},
     {"security", 0, "open", OptionGroup::own, Section::security, "", "",
-     "open: several nodes need no secret; any machine that reaches them can join.", set_security,
-     "See \"Security\".", "mode"},
+     "open: runs on several nodes need no secret; any machine that can reach the nodes can join.",
+     set_security, "See \"Security\".", "mode"},
     {"ssh", 0, "", OptionGroup::own, Section::none, "", "",
-     "Start ddprun by ssh on all nodes in the file of --config, and show their output.",
+     "Start ddprun over ssh on all nodes listed in the --config file, and show their output.",
      set_flag<&Options::ssh>, "See \"Starting by ssh\"."},
     {"dry_run", 0, "", OptionGroup::own, Section::none, "", "",
      "Print what would run, on which nodes and with which environment, and exit.",
      set_flag<&Options::dry_run>,
-     "Problems with options, programs and files that are read are printed too, with exit status 2. "
-     "Addresses, ports and log folders are not tried."},
+     "Invalid options, programs and input files are reported too, with exit status 2. Addresses, "
+     "ports and log folders are not checked."},
 };
 
 constexpr OptionEntry kInformation[] = {
@@ -348,7 +355,7 @@ constexpr OptionEntry kInformation[] = {
      no_action},
     {"print_completion", 0, "bash|zsh", OptionGroup::information, Section::none, "", "",
      "Print the completion script for a shell.", no_action,
-     "It completes the command ddprun or, if ddprun is called by a name of torchrun, that name."},
+     "The script completes the command ddprun, or the torchrun name by which ddprun was called."},
     {"version", 0, "", OptionGroup::information, Section::none, "", "", "Print the version.",
      no_action},
 };

@@ -14,30 +14,33 @@ using Kind = JsonValue::Kind;
 using Section = ConfigSection;
 
 constexpr SectionName kSections[] = {
-    {Section::job, "job", "What to run, the same on all nodes."},
+    {Section::job, "job", "Program and how it is run, the same on all nodes."},
     {Section::rendezvous, "rendezvous", "Rendezvous of the nodes."},
     {Section::node, "defaults",
      "Settings of every node, unless its entry in nodes overrides them."},
     {Section::restart, "restart", "Behaviour after a failure."},
-    {Section::signals, "signals", "How workers are stopped."},
+    {Section::signals, "signals", "Shutdown of workers."},
     {Section::logs, "logs", "Output of workers and record of events."},
     {Section::security, "security", "Authentication of nodes."},
-    {Section::ssh, "ssh", "How --ssh reaches the nodes."},
+    {Section::ssh, "ssh", "Connections of --ssh to the nodes."},
 };
 
 constexpr OwnKey kOwnKeys[] = {
     {Section::job, "command", OwnKey::Value::command,
      "Program and arguments, run without a shell. A program on the command line replaces both."},
     {Section::node, "environment", OwnKey::Value::environment,
-     "Variables of the workers: a text or number sets one, null removes one."},
+     "Environment variables of the workers: a string or number sets the variable, null removes the "
+     "variable."},
     {Section::ssh, "user", OwnKey::Value::text,
-     "Who to be there; else as ssh's configuration says."},
-    {Section::ssh, "port", OwnKey::Value::port, "Of sshd; else as ssh's configuration says."},
+     "User name on the nodes. Default: ssh's configuration."},
+    {Section::ssh, "port", OwnKey::Value::port,
+     "Port of sshd on the nodes. Default: ssh's configuration."},
     {Section::ssh, "options", OwnKey::Value::texts, "Further arguments of ssh."},
-    {Section::ssh, "program", OwnKey::Value::text, "Path of ddprun there. Default: as here."},
+    {Section::ssh, "program", OwnKey::Value::text,
+     "Path of ddprun on the nodes. Default: the local path."},
     {Section::ssh, "forward_variables", OwnKey::Value::texts,
-     "Names of variables that ddprun and the workers get from here; a * at the end stands for "
-     "anything."},
+     "Names of variables passed to ddprun and the workers on the nodes; a final * matches any "
+     "text."},
 };
 
 /// A scalar within an array or object, as part of an option's text.
