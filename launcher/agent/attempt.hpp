@@ -60,7 +60,7 @@ class Attempt {
   boost::asio::awaitable<AttemptEnd> run();
 
   // The following may be called at any time, and do nothing while no workers run. Functions that
-  // stop the workers also end the retries of their start.
+  // stop the workers also stop retrying to start them.
 
   void forward(int signal);
 

@@ -61,10 +61,10 @@ class WorkerGroup {
               const StackPlan& stacks = {.when = StacksWhen::never}, KilledLimits limits = {});
   ~WorkerGroup();  ///< kills the remaining workers; waits at most 1 s for their end
 
-  /// Starts all workers and returns when each is past exec, in order of local rank. Retries workers
-  /// that could not be started as `retry` decides while the others keep running; if that fails,
-  /// kills the others and returns the first failure. Starts no further workers after stop() or
-  /// retry.end(). Call once.
+  /// Starts all workers in order of local rank and returns once all have passed exec. Workers that
+  /// could not be started are retried as `retry` decides, while the others keep running; if the
+  /// retries fail, kills the others and returns the first failure. Starts no further workers after
+  /// stop() or retry.end(). Call once.
   [[nodiscard]] boost::asio::awaitable<StartResult> start(std::vector<WorkerSpec> workers,
                                                           StartRetry& retry);
 

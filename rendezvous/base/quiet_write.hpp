@@ -1,5 +1,5 @@
-// write(2) and ftruncate(2) that tell of a reader that has gone, and of a file that must not grow,
-// by their results alone. Any thread.
+// write(2) and ftruncate(2) that report a closed reader, and a file over its size limit, only by
+// their results, not by signals. Any thread.
 #pragma once
 
 #include <cstddef>

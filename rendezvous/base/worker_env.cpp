@@ -50,7 +50,7 @@ class Reader {
 constexpr int kMost = std::numeric_limits<int>::max();
 constexpr int kPortMost = 65535;
 
-/// The variables by which an MPI tells a process its place.
+/// The variables that an MPI launcher sets for ranks and sizes.
 struct MpiVariables {
   const char* vendor;
   const char* rank;

@@ -1,8 +1,9 @@
 // Client of etcd's HTTP gateway. Requests are few, so each has its own connection, which cannot be
 // stale. Runs on the executor's single thread; nothing blocks.
 //
-// Tries the endpoint that answered last first, and skips those that are unreachable or without
-// leader. A request may therefore be performed twice; transactions detect this by their conditions.
+// Tries the endpoint that responded most recently first, and skips those that are unreachable or
+// have no leader. A request may therefore be performed twice; transactions detect this by their
+// conditions.
 #pragma once
 
 #include "rendezvous/etcd/messages.hpp"

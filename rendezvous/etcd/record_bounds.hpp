@@ -32,8 +32,8 @@ inline constexpr int kRestartAgesMax = 1000;
 /// Maximum bytes of a node's name as JSON in a record with this many nodes: the only other part
 /// that grows with them.
 constexpr std::size_t name_bytes_max(int nodes_max) {
-  constexpr std::size_t kRest = std::size_t{32} << 10;  ///< all but the nodes
-  constexpr std::size_t kNodeFields = 48;               ///< of a node without its name
+  constexpr std::size_t kRest = std::size_t{32} << 10;  ///< bytes of everything but the nodes
+  constexpr std::size_t kNodeFields = 48;               ///< bytes of an entry, excluding the name
   const auto nodes = std::min(static_cast<std::size_t>(nodes_max), membership::kRoundNodesMax);
   return (kRecordBytesMax - kRest) / nodes - kNodeFields;
 }

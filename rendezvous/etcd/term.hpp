@@ -86,7 +86,7 @@ class Term : public std::enable_shared_from_this<Term> {
   bool is_stepping_down_ = false;
   bool has_shown_config_ = false;
   bool has_ended_ = false;
-  std::vector<std::string> refusals_;  ///< set at the end
+  std::vector<std::string> refusals_;  ///< set when the term ends
 };
 
 }  // namespace ddprun::etcd

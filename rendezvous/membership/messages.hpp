@@ -248,7 +248,7 @@ enum class RunResult : std::uint8_t {
   not_started,    ///< a worker could not be executed
   interrupted,    ///< interrupted by a signal to the agent
   no_rendezvous,  ///< the nodes did not meet, or too few were left
-  // Of one agent; never part of a message.
+  // Used only within an agent; never sent.
   unfit,         ///< the preflight found a fault of this node; no worker was started
   agent_failed,  ///< the agent could not continue: no folder, descriptor or memory was left
 };

@@ -1,5 +1,5 @@
-// Reachability between nodes: the running probe and the results of the last one. A value; makes no
-// decisions.
+// Reachability between nodes: the running probe and the results of the last one. Value type; makes
+// no decisions.
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"

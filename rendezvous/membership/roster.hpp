@@ -1,5 +1,5 @@
-// The connected nodes of a run: their Join, lease, and the state of their workers. A value; selects
-// the nodes of a round and their order, and makes no other decisions.
+// The connected nodes of a run: their Join, lease, and the state of their workers. Value type;
+// selects the nodes of a round and their order, and makes no other decisions.
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"
@@ -87,8 +87,8 @@ class Roster {
   /// running. Returns them by node rank; the others are spares.
   std::vector<NodeId> form_round(const std::vector<NodeId>& nodes, std::size_t nodes_max);
 
-  /// Marks the workers of the round as ended on all nodes, which get their next notice at that
-  /// time.
+  /// Marks the round's workers as ended on all nodes; each node's next notice is due at
+  /// `first_notice`.
   void end_round(Time first_notice);
 
  private:

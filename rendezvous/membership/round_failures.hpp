@@ -1,5 +1,5 @@
-// The failures of a round, in the order of the nodes' reports. A value; determines only the root
-// cause.
+// The failures of a round, in the order of the nodes' reports. Value type; determines only the
+// root cause.
 #pragma once
 
 #include "rendezvous/membership/messages.hpp"

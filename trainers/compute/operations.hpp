@@ -272,8 +272,8 @@ struct AdamW {
   Buffer mean;          ///< [elements] as statistics, changed; zero before the first step
   Buffer square;        ///< [elements] as statistics, changed; zero before the first step
   Buffer squared_norm;  ///< [1] float64: norm^2 of all parameters' gradients (AddSum)
-  Buffer pace = {};     ///< [3] float64, an AdamWPace that counts in place of `step` and
-                        ///< `learning_rate`, for steps that are recorded; without data: none
+  Buffer pace = {};     ///< [3] float64: an AdamWPace used instead of `step` and `learning_rate`
+                        ///< when steps are recorded; empty if unused
   std::size_t elements = 0;
   std::int64_t step = 1;  ///< counts from 1
   double learning_rate = 0;

@@ -18,8 +18,8 @@ class Model {
   Matrix& forward(const Matrix& input, Mode mode);
 
   /// Accumulates the parameters' gradients, last layer first, and calls `ready` for each.
-  /// `output_gradient` may have replaced the result of forward() if the last layer is linear, which
-  /// does not use its output.
+  /// `output_gradient` may share storage with the result of forward() (overwriting it) if the last
+  /// layer is linear, since that layer does not use its output.
   void backward(const Matrix& input, const Matrix& output_gradient, const GradientReady& ready);
 
   /// Returns the parameters in order of definition, which is equal on all workers.

@@ -1,6 +1,6 @@
-// Describes unexpected ends of this process in the error file: fatal signals, std::terminate, and
-// exceptions that reach run_worker. To be installed once, by the main thread, since signal handlers
-// are process-wide.
+// Records abnormal termination of this process in the error file: fatal signals, std::terminate,
+// and exceptions that reach run_worker. To be installed once, by the main thread, since signal
+// handlers are process-wide.
 #pragma once
 
 #include <ddprun/error.hpp>

@@ -42,8 +42,8 @@ struct WorkerEnv {
   int control_page_slot = 0;
   bool shares_gpus = false;  ///< DDPRUN_SHARE_GPU: a GPU may have several workers ("1")
 
-  /// "openmpi" or "mpich" if the process was started by that mpirun and has no variables of an
-  /// agent: the ranks and sizes are then taken from the MPI's variables, and there is no store.
+  /// "openmpi" or "mpich" if the process was started by that mpirun and an agent has set no
+  /// variables: ranks and sizes then come from MPI's variables, and there is no store.
   std::string mpi_vendor;
 
   /// True if an agent started this process, in contrast to a program started by hand.

@@ -27,7 +27,8 @@ class ModuleDevice final : public DeviceQueue {
     Log log = {};  ///< for unavailable features
   };
 
-  /// `host` and `table` must outlive this object. `stall_reason` is as Backend::stall_reason().
+  /// `host` and `table` must outlive this object. `stall_reason` behaves like
+  /// Backend::stall_reason().
   ModuleDevice(WatchfulBackend& host, const DeviceTable& table, Place place,
                std::function<std::string()> stall_reason);
   ~ModuleDevice() override;

@@ -122,7 +122,7 @@ class SharedMemoryBackend final : public WatchfulBackend {
   std::uint64_t collectives_ = 0;    ///< begun so far
   std::optional<CallHeader> whole_;  ///< what begin() began last
   std::uint64_t round_ = 0;          ///< rounds begun so far, over all collectives
-  std::uint64_t pieces_ = 0;         ///< that have passed through each pipe before this collective
+  std::uint64_t pieces_ = 0;         ///< passed through each pipe before this collective
 };
 
 }  // namespace ddprun::shared_memory
