@@ -89,7 +89,7 @@ Problem problem_of_events(const fs::path& file) {
 Problem problem_of_program(const LaunchPlan& plan) {
   if (plan.options.program.empty() || plan.workers.empty()) return std::nullopt;
   const auto& program = plan.workers.front().arguments.front();
-  const auto problem = problem_of_interpreter(program);
+  const auto problem = problem_of_format(program);
   return problem ? Problem(program + ": " + *problem) : std::nullopt;
 }
 

@@ -23,9 +23,9 @@ LogFile::~LogFile() {
 void LogFile::write(std::string_view bytes) {
   if (!file_ || bytes.empty() || writer_->write(file_, bytes)) return;
   if (lost_bytes_ == 0) {
-    writer_->warn(file_->name +
-                  ": its file system takes no output; output is missing from it, the worker "
-                  "goes on");
+    writer_->report_loss(file_->name +
+                         ": its file system takes no output; output is missing from it, the worker "
+                         "goes on");
   }
   lost_bytes_ += bytes.size();
 }

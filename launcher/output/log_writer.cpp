@@ -210,6 +210,11 @@ void LogWriter::close(std::shared_ptr<File> file, std::uint64_t lost_bytes) {
   queue_->work.notify_one();
 }
 
+void LogWriter::report_loss(const std::string& text) {
+  has_lost_output_ = true;
+  write_log(log_, LogLevel::warn, text);
+}
+
 void LogWriter::wake_soon() {
   if (std::exchange(is_wake_due_, true)) return;
   wake_.expires_after(kWakeDelay);
@@ -248,7 +253,7 @@ void LogWriter::take_reports() {
     reports.swap(queue_->reports);
     is_idle = queue_->jobs.empty();
   }
-  for (const auto& report : reports) warn(report);
+  for (const auto& report : reports) report_loss(report);
   if (queue_->memory < kLogBytesMax) {
     has_patience_ = true;
     patience_.cancel();
@@ -288,7 +293,7 @@ void LogWriter::report_unwritten() {
            " bytes of output are missing from log files";
   }
   // Without the lock, since the console may be slow, and the thread continues.
-  warn(text);
+  report_loss(text);
 }
 
 void LogWriter::stop() {

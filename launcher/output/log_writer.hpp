@@ -58,7 +58,11 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   /// plus those that could not be written.
   void close(std::shared_ptr<File> file, std::uint64_t lost_bytes);
 
-  void warn(const std::string& text) const { write_log(log_, LogLevel::warn, text); }
+  /// Reports that output is missing from a file.
+  void report_loss(const std::string& text);
+
+  /// Returns true once a loss has been reported.
+  bool has_lost_output() const { return has_lost_output_; }
 
   /// Returns true while workers have to wait.
   bool is_full() const;
@@ -86,6 +90,7 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   std::shared_ptr<Queue> queue_;  ///< shared with the thread
   std::thread thread_;
   bool has_patience_ = true;
+  bool has_lost_output_ = false;
   bool is_wake_due_ = false;
   boost::asio::posix::stream_descriptor notices_;  ///< from the thread
   boost::asio::steady_timer wake_;

@@ -68,7 +68,10 @@ class OutputRouter::Impl {
     if (error_ != out_) error_->leave_terminal();
   }
 
-  bool has_lost_output() const { return out_->has_lost_output() || error_->has_lost_output(); }
+  bool has_lost_output() const {
+    return out_->has_lost_output() || error_->has_lost_output() ||
+           (logs_ && logs_->has_lost_output());
+  }
 
   asio::awaitable<void> drain(Deadline deadline) {
     if (logs_) co_await logs_->drain();  // first: its reports are shown on the console

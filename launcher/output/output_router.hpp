@@ -76,7 +76,8 @@ class OutputRouter {
   /// output.
   void leave_terminal();
 
-  /// Returns true if a stream of the console has rejected output; see ConsoleWriter.
+  /// Returns true if output is missing from a log file, or from a stream of the console; see
+  /// ConsoleWriter.
   bool has_lost_output() const;
 
   /// Waits until log files have been written, or their file system has accepted nothing for

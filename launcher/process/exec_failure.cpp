@@ -112,6 +112,16 @@ std::string explain_format(const fs::path& file) {
   return "it is neither a program nor a script with a first line such as #!/bin/sh";
 }
 
+/// Returns true if an interpreter for other formats is registered with the kernel (binfmt_misc).
+bool has_other_formats() {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc/sys/fs/binfmt_misc", error)) {
+    const auto name = entry.path().filename();
+    if (name != "register" && name != "status") return true;
+  }
+  return false;
+}
+
 std::string explain_exec(const StartFailure& failure, const std::string& program,
                          const std::string& folder) {
   const fs::path file = folder.empty() ? fs::path(program) : fs::path(folder) / program;
@@ -209,9 +219,14 @@ std::string explain_shortage(const StartFailure& failure) {
 
 }  // namespace
 
-Problem problem_of_interpreter(const fs::path& script) {
-  const auto interpreter = interpreter_of(head_of(script));
+Problem problem_of_format(const fs::path& program) {
   std::error_code error;
+  const bool is_readable = ::access(program.c_str(), R_OK) == 0;
+  if (!is_readable || !fs::is_regular_file(program, error)) return std::nullopt;
+  const auto head = head_of(program);
+  const auto interpreter = interpreter_of(head);
+  const bool is_elf = head.starts_with(ELFMAG) && head.size() >= sizeof(Elf32_Ehdr);
+  if (!interpreter && !is_elf && !has_other_formats()) return explain_format(program);
   // For an empty name, the kernel reports an unknown file format.
   if (!interpreter || interpreter->empty() || fs::exists(*interpreter, error) || error) {
     return std::nullopt;

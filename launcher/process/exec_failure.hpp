@@ -9,9 +9,9 @@
 
 namespace ddprun {
 
-/// Returns why the interpreter in the first line of this script is not found; nullopt if it is
-/// found, or if the file is not a script.
-Problem problem_of_interpreter(const std::filesystem::path& script);
+/// Returns why the kernel would not execute this file: a missing interpreter of a script, or an
+/// unknown format. A file that cannot be read is not checked.
+Problem problem_of_format(const std::filesystem::path& program);
 
 /// Returns a sentence with the program, the reason and a hint. Reads the program's file to
 /// distinguish for example a missing program from a missing interpreter. `folder` is its working

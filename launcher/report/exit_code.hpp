@@ -23,7 +23,7 @@ int exit_code_for(RunResult result, ExitCodePolicy policy,
 /// kExitNotStarted; `first_rank` is the first rank of its node.
 WorkerExited exit_of(const WorkerNotStarted& failure, int first_rank);
 
-/// Returns the exit code of a run whose output could not be written completely to the console: a
+/// Returns the exit code of a run whose output could not be written completely: a
 /// success becomes kExitFailure, with a message on standard error.
 int exit_code_without_output(int code) noexcept;
 

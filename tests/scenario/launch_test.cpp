@@ -194,13 +194,30 @@ TEST_SUITE("launch") {
     }
   }
 
+  TEST_CASE("launch: files that are not programs are refused before the start") {
+    const TemporaryFolder folder;
+    for (const auto& [content, problem] :
+         {std::pair{"no program\n", "it is neither a program nor a script"},
+          std::pair{"", "the file is empty"},
+          std::pair{"\x7f"
+                    "ELF",
+                    "it is neither a program nor a script"}}) {
+      write_file(folder / "file", content, true);
+      for (const auto* option : {"--dry_run", "--no_python"}) {
+        const auto result = run_program({in_bin("ddprun"), option, "--no_python", folder / "file"});
+        CHECK(result.exit_code == 2);
+        CHECK(contains(result.output, "ddprun: " + (folder / "file") + ": " + problem));
+      }
+    }
+  }
+
   TEST_CASE("launch: a program that cannot be executed ends the run without restarts") {
     const TemporaryFolder folder;
-    write_file(folder / "script", "no program\n", true);
+    write_file(folder / "program", read_file(in_bin("ddprun")).substr(0, 100), true);
     const auto result = run_program({in_bin("ddprun"), "--max_restarts=5", "--events",
-                                     folder / "events", "--no_python", folder / "script"});
+                                     folder / "events", "--no_python", folder / "program"});
     CHECK(result.exit_code == 1);
-    CHECK(contains(result.output, "it is neither a program nor a script"));
+    CHECK(contains(result.output, "it is a damaged program or a library"));
     int attempts = 0;
     for (const auto& event : read_json_lines(folder / "events"))
       attempts += event.at("event") == "attempt_started" ? 1 : 0;

@@ -331,10 +331,10 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(run.returncode, 1)
         self.assertTrue(run.stdout.startswith(b"a\r\nb\r1%\r2%\n"), run.stdout)
 
-    def test_file_size_limit_stops_neither_agent_nor_console(self):
+    def test_file_size_limit_of_logs_stops_no_worker_but_fails_the_run(self):
         script = "for i in range(3000): print(f'line {i:04d}' + 500 * '.')"
         run = self.run_with_file_limit(1024, script, "--tee=1", "--log_dir=logs")
-        self.assertEqual(run.returncode, 0, run.stdout)
+        self.assertEqual(run.returncode, 1, run.stdout[-1000:])
         lines = run.stdout.decode().splitlines()
         self.assertEqual(len([line for line in lines if "]:line" in line]), 6000)
         warnings = [line for line in lines if "File too large" in line]

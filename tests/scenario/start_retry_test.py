@@ -239,13 +239,14 @@ class StartRetryTest(unittest.TestCase):
 
     def test_invalid_program_at_the_first_start_ends_the_run(self):
         program = self.folder / "worker"
-        program.write_text("no program\n")
+        with open(DDPRUN, "rb") as ddprun:
+            program.write_bytes(ddprun.read(100))  # a damaged ELF file
         program.chmod(0o755)
         begin = time.monotonic()
         result = subprocess.run([DDPRUN, "--max_restarts=9", "--no_python", program],
                                 capture_output=True, text=True, check=False)
         self.assertEqual(1, result.returncode, result.stderr)
-        self.assertIn("it is neither a program nor a script", result.stderr)
+        self.assertIn("it is a damaged program or a library", result.stderr)
         self.assertNotIn("retrying", result.stderr)
         self.assertLess(time.monotonic() - begin, RETRY_LIMIT / 2)
 

@@ -80,7 +80,7 @@ TEST_SUITE("surroundings") {
     const TemporaryFolder folder;
     const auto mine = folder / "mine", program = folder / "program";
     std::filesystem::create_directory(mine);
-    write_file(program, "no program\n", true);
+    write_file(program, read_file(in_bin("ddprun")).substr(0, 100), true);  // a damaged ELF file
     for (const std::string log_dir : {"", "mine", "mine/new/logs", "other"}) {
       CAPTURE(log_dir);
       std::vector<std::string> command = {in_bin("ddprun"), "-r", "3", "--nproc_per_node=2"};
