@@ -209,7 +209,8 @@ std::variant<std::string, UsageProblem> summarize_start(const std::vector<std::s
 
 int launch(const Invocation& invocation, const std::vector<std::string>& arguments,
            const ConfigLoader& load_config, const Reader& reader = {}) {
-  if (const auto answer = run_keygen_command(arguments, invocation)) {
+  const int columns = terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal);
+  if (const auto answer = run_keygen_command(arguments, invocation, columns)) {
     return end_command(*answer, invocation);
   }
   OptionSources sources{.config = load_config};
@@ -219,12 +220,11 @@ int launch(const Invocation& invocation, const std::vector<std::string>& argumen
   }
   if (const auto answer =
           run_config_command(arguments, process_environment, sources, invocation,
-                             {.here = summarize_run, .over_ssh = summarize_start})) {
+                             {.here = summarize_run, .over_ssh = summarize_start}, columns)) {
     return end_command(*answer, invocation);
   }
-  const auto command_line = parse_command_line(
-      arguments, process_environment, terminal_columns(STDOUT_FILENO, kColumnsWithoutTerminal),
-      invocation, sources);
+  const auto command_line =
+      parse_command_line(arguments, process_environment, columns, invocation, sources);
   if (const auto* help = std::get_if<HelpText>(&command_line)) {
     return print(help->text);
   }

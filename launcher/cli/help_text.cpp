@@ -25,7 +25,7 @@ constexpr const char* kRules =
     "Option names may be abbreviated; dashes and underscores are equivalent. A variable PET_NAME, "
     "such as PET_MAX_RESTARTS, sets the default of the torchrun option of that name.\n";
 
-void add_wrapped(std::string& text, const std::string& paragraph, int columns) {
+void add_wrapped(std::string& text, std::string_view paragraph, int columns) {
   for (const auto& line : wrap_text(paragraph, columns)) text += line + "\n";
 }
 
@@ -58,6 +58,12 @@ std::string help_text(int columns, const Invocation& invocation) {
     add_wrapped(text, help, columns);
   }
   return text;
+}
+
+std::string wrap_usage(std::string_view text, int columns) {
+  std::string wrapped;
+  add_wrapped(wrapped, text, std::clamp(columns, kColumnsMin, kColumnsMax));
+  return wrapped;
 }
 
 std::string version_text(const Invocation& invocation) {

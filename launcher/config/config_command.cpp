@@ -1,5 +1,6 @@
 #include "launcher/config/config_command.hpp"
 
+#include "launcher/cli/help_text.hpp"
 #include "launcher/config/convert.hpp"
 #include "launcher/config/json.hpp"
 #include "launcher/config/load_config.hpp"
@@ -15,13 +16,16 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr const char* kConfigUsage =
-    "Usage: ddprun config check FILE [options]    meaning of a file on this node, or what is "
-    "wrong\n"
-    "       ddprun config schema                  the JSON Schema of such files, for editors\n"
-    "       ddprun config convert hostfile FILE   a file from a hostfile of mpirun or DeepSpeed\n"
+    "Usage: ddprun config check FILE [options]\n"
+    "           Show the values of a configuration file on this node, or the errors of the file.\n"
+    "       ddprun config schema\n"
+    "           Print the JSON Schema of configuration files, for editors.\n"
+    "       ddprun config convert hostfile FILE\n"
+    "           Print a configuration file made from a hostfile of mpirun or DeepSpeed.\n"
     "       ddprun config convert torchrun [options] [PROGRAM [arguments]]\n"
-    "                                             a file from a command line\n"
-    "A program called config is run as ./config, or after --.\n";
+    "           Print a configuration file made from a torchrun command line.\n"
+    "\n"
+    "A program called config is run as ./config, or after --.";
 
 /// Returns "name = value" with the origin in a second column, if it fits.
 std::string line_of(const std::string& name, const std::string& value, const std::string& where) {
@@ -80,7 +84,7 @@ ConfigAnswer answer_of(std::variant<std::string, UsageProblem> summary) {
 }
 
 ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
-                   const OptionSources& sources, const RunSummaries& summaries) {
+                   const OptionSources& sources, const RunSummaries& summaries, int columns) {
   if (words.empty() || words[0].substr(0, 1) == "-") {
     return {.problems = {"config check: needs a file as its first argument"}};
   }
@@ -88,7 +92,7 @@ ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
   arguments.insert(arguments.end(), words.begin() + 1, words.end());
   const auto read = read_arguments(arguments);
   if (!read.problem.empty()) return {.problems = {read.problem}};
-  if (read.given.contains(find_option("help"))) return {.text = kConfigUsage};
+  if (read.given.contains(find_option("help"))) return {.text = wrap_usage(kConfigUsage, columns)};
   if (read.given.contains(find_option("ssh")) && summaries.over_ssh) {
     return answer_of(summaries.over_ssh(arguments));
   }
@@ -130,7 +134,7 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
                                                const EnvironmentLookup& environment,
                                                const OptionSources& sources,
                                                const Invocation& invocation,
-                                               const RunSummaries& summaries) {
+                                               const RunSummaries& summaries, int columns) {
   // In another compatibility mode, config is the name of a program.
   const bool is_own = invocation.mode == CompatMode::ddprun;
   if (!is_own || arguments.empty() || arguments[0] != "config") return std::nullopt;
@@ -139,9 +143,9 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
                    arguments.end());
   const bool is_known = action == "check" || action == "convert" || action == "schema";
   if (asks_for_help({action}) || (is_known && asks_for_help(rest))) {
-    return ConfigAnswer{.text = kConfigUsage};
+    return ConfigAnswer{.text = wrap_usage(kConfigUsage, columns)};
   }
-  if (action == "check") return check(rest, environment, sources, summaries);
+  if (action == "check") return check(rest, environment, sources, summaries, columns);
   if (action == "convert") return convert(rest);
   if (action == "schema" && rest.empty()) return ConfigAnswer{.text = config_schema()};
   if (action == "schema") {

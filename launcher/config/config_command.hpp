@@ -34,11 +34,13 @@ struct RunSummaries {
   StartSummary over_ssh{};
 };
 
-/// Runs the command. Returns nullopt if the arguments do not call it.
+/// Runs the command. Returns nullopt if the arguments do not call it. `columns` is the width of the
+/// help.
 std::optional<ConfigAnswer> run_config_command(const std::vector<std::string>& arguments,
                                                const EnvironmentLookup& environment,
                                                const OptionSources& sources,
                                                const Invocation& invocation,
-                                               const RunSummaries& summaries = {});
+                                               const RunSummaries& summaries = {},
+                                               int columns = 80);
 
 }  // namespace ddprun

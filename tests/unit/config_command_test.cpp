@@ -67,6 +67,13 @@ TEST_SUITE("config command") {
     CHECK(contains(answer({"config", "chek", "f"}), "did you mean check?"));
   }
 
+  TEST_CASE("config command: help is wrapped at the terminal's width") {
+    const auto help = run_config_command({"config", "--help"}, lookup_in({}), {}, {}, {}, 50);
+    REQUIRE(help);
+    for (const auto& line : split(help->text, '\n')) CHECK(line.size() <= 50);
+    CHECK(contains(help->text, "\n           Print the JSON Schema of configuration\n           "));
+  }
+
   TEST_CASE("config command: each subcommand shows the same help") {
     for (const Words& words :
          {Words{"config", "--help"}, Words{"config", "-h"}, Words{"config", "check", "--help"},
