@@ -143,7 +143,7 @@ std::string doing(const Member& member) {
   if (last == nullptr) return "has not called anything";
   const auto what = call_text(last->call, last->bytes);
   if (last->state == FlightState::done)
-    return "its last was " + what + ", " + tenths_text(seconds(last->ended_ago)) + " before";
+    return "its last was " + what + ", " + tenths_text(seconds(last->ended_ago)) + " earlier";
   return (last->is_message ? "is in " : "is in an earlier one, ") + what + ", for " +
          tenths_text(waited(*last));
 }

@@ -25,7 +25,7 @@ struct CallOfRanks {
 /// A rank that is behind the others.
 struct MissingRank {
   int rank = 0;
-  std::string doing;  ///< "its last was barrier(), 3.1 s before"
+  std::string doing;  ///< "its last was barrier(), 3.1 s earlier"
 
   bool operator==(const MissingRank&) const = default;
 };

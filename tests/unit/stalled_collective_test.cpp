@@ -73,7 +73,7 @@ TEST_SUITE("stalled collective") {
           Lines{"rank 2 has not entered collective 17 of group \"default\", "
                 "all_reduce(6553600 x float32, sum) of 25.0 MiB; ranks 0, 1, 3 wait in it, for up "
                 "to 30.0 s",
-                "rank 2: its last was barrier(), 31.0 s before"});
+                "rank 2: its last was barrier(), 31.0 s earlier"});
   }
 
   TEST_CASE("stalled collective: different calls are listed side by side") {
@@ -91,7 +91,7 @@ TEST_SUITE("stalled collective") {
                 rank(2, {done(6, "barrier()", 10s)})}) ==
           Lines{"rank 2 has not entered collective 7 of group \"default\", broadcast(1 x int32, "
                 "root 0); rank 1 waits in it, for up to 9.0 s; rank 0 is through with it",
-                "rank 2: its last was barrier(), 10.0 s before"});
+                "rank 2: its last was barrier(), 10.0 s earlier"});
   }
 
   TEST_CASE("stalled collective: a failed call counts as a wait") {
