@@ -148,8 +148,8 @@ membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& pl
   return ended;
 }
 
-RunFinished make_finished(const membership::RunOutcome& outcome, const LaunchPlan& plan,
-                          const AttemptEnd* only, const std::string& advice) {
+RunFinished make_run_finished(const membership::RunOutcome& outcome, const LaunchPlan& plan,
+                              const AttemptEnd* only, const std::string& advice) {
   RunFinished finished{.result = outcome.result,
                        .scope = outcome.scope,
                        .attempts = outcome.rounds,

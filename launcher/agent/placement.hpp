@@ -31,7 +31,7 @@ membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& pl
 /// Returns the result of the run for the report. `only`: the last attempt of a single-node run,
 /// which has more details than the outcome; null with several nodes. `advice` is appended to the
 /// reason.
-RunFinished make_finished(const membership::RunOutcome& outcome, const LaunchPlan& plan,
-                          const AttemptEnd* only, const std::string& advice);
+RunFinished make_run_finished(const membership::RunOutcome& outcome, const LaunchPlan& plan,
+                              const AttemptEnd* only, const std::string& advice);
 
 }  // namespace ddprun

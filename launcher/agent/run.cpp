@@ -218,7 +218,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
 
   RunFinished make_finished(const RunOutcome& outcome) const {
     const bool is_only = !plan_.nodes;
-    auto finished = ddprun::make_finished(outcome, plan_, is_only ? &last_end_ : nullptr, advice_);
+    auto finished = make_run_finished(outcome, plan_, is_only ? &last_end_ : nullptr, advice_);
     // A formed round may not have started.
     if (is_only) finished.attempts = attempts_;
     return finished;

@@ -53,7 +53,7 @@ bool take_number(std::string_view& text, std::uint64_t& number, char letter) {
 struct Frame {
   const Mapping* mapping = nullptr;
   std::uint64_t address = 0;
-  CodePlace place;
+  CodeLocation place;
 };
 
 Frame make_frame(const control::ThreadStack& stack, std::uint32_t index,
@@ -84,7 +84,7 @@ void name_frames(std::vector<Frame>& frames) {
   for (const auto& [file, in_file] : by_file) {
     if (++files > kFilesReadMax) break;
     const File source(file);
-    std::vector<CodePlace> places;
+    std::vector<CodeLocation> places;
     for (const Frame* frame : in_file) places.push_back(frame->place);
     name_functions([&](auto offset, auto size) { return source.read(offset, size); }, places);
     for (std::size_t i = 0; i < places.size(); ++i) in_file[i]->place = places[i];

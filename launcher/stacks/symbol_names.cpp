@@ -41,7 +41,7 @@ std::optional<Elf64_Ehdr> read_header(const ReadAt& read) {
 }
 
 /// Places whose name is not known yet, by their addresses as used in symbols.
-using Unnamed = std::multimap<std::uint64_t, CodePlace*>;
+using Unnamed = std::multimap<std::uint64_t, CodeLocation*>;
 
 std::optional<std::uint64_t> address_of(std::string_view segments, std::uint64_t file_offset) {
   for (unsigned i = 0; i < kSegmentsMax; ++i) {
@@ -55,7 +55,7 @@ std::optional<std::uint64_t> address_of(std::string_view segments, std::uint64_t
   return std::nullopt;
 }
 
-Unnamed addresses_of(std::string_view segments, std::span<CodePlace> places) {
+Unnamed addresses_of(std::string_view segments, std::span<CodeLocation> places) {
   Unnamed unnamed;
   for (auto& place : places) {
     if (const auto address = address_of(segments, place.file_offset))
@@ -66,7 +66,7 @@ Unnamed addresses_of(std::string_view segments, std::span<CodePlace> places) {
 
 /// A place, and the offset of its name in the string table.
 struct Found {
-  CodePlace* place;
+  CodeLocation* place;
   std::uint64_t name;
 };
 
@@ -111,7 +111,7 @@ std::optional<Elf64_Shdr> first_of_kind(std::string_view sections, Elf64_Word ki
 
 }  // namespace
 
-void name_functions(const ReadAt& read, std::span<CodePlace> places) {
+void name_functions(const ReadAt& read, std::span<CodeLocation> places) {
   const auto header = read_header(read);
   if (!header) return;
   const auto segments = read(header->e_phoff, header->e_phnum * sizeof(Elf64_Phdr));

@@ -15,7 +15,7 @@ namespace ddprun {
 inline constexpr std::size_t kSymbolBytesMax = 4096;
 
 /// An address in a file's code, and its function.
-struct CodePlace {
+struct CodeLocation {
   std::uint64_t file_offset = 0;
   std::string function;        ///< mangled; empty: no symbol covers the address
   std::uint64_t distance = 0;  ///< from the function's start
@@ -28,6 +28,6 @@ using ReadAt = std::function<std::string(std::uint64_t offset, std::uint64_t siz
 
 /// Sets `function` and `distance` of the places that symbols of the file cover. Supports 64-bit
 /// files in this machine's byte order; others have no names.
-void name_functions(const ReadAt& read, std::span<CodePlace> places);
+void name_functions(const ReadAt& read, std::span<CodeLocation> places);
 
 }  // namespace ddprun

@@ -21,7 +21,7 @@ void run_symbols(std::span<const std::uint8_t> input) {
     require(size <= kReadBytesMax, "some MiB are read at once at most");
     return offset < file.size() ? std::string(file.substr(offset, size)) : std::string();
   };
-  std::array<CodePlace, 4> places;
+  std::array<CodeLocation, 4> places;
   for (std::size_t i = 0; i < places.size(); ++i) places[i].file_offset = 64 * i;
   name_functions(read, places);
   for (const auto& place : places)

@@ -129,7 +129,7 @@ TEST_SUITE("placement") {
                                                 {.rank = 6, .description = "gone", .node = "c"}}};
     LaunchPlan plan;
     plan.options.exit_code = ExitCodePolicy::worker;
-    const auto finished = make_finished(outcome, plan, nullptr, "");
+    const auto finished = make_run_finished(outcome, plan, nullptr, "");
     CHECK(finished.result == RunResult::failed);
     CHECK(finished.scope == OutcomeScope::node);
     CHECK(finished.attempts == 3);
@@ -172,13 +172,13 @@ TEST_SUITE("placement") {
     AttemptEnd end;
     for (int rank = 0; rank < 40; ++rank) end.exits.push_back(exit_of_rank(rank));
     const membership::RunOutcome failed{.result = RunResult::failed, .reason = "rank 0 failed"};
-    const auto finished = make_finished(failed, {}, &end, "; try --agent_store=off");
+    const auto finished = make_run_finished(failed, {}, &end, "; try --agent_store=off");
     CHECK_FALSE(finished.is_of_many);
     CHECK(finished.failures.size() == 40);
     CHECK(finished.reason == "rank 0 failed; try --agent_store=off");
     const membership::RunOutcome interrupted{
         .result = RunResult::interrupted, .reason = "a was asked to stop", .signal = SIGINT};
-    CHECK(make_finished(interrupted, {}, &end, "").reason == "interrupted by SIGINT");
+    CHECK(make_run_finished(interrupted, {}, &end, "").reason == "interrupted by SIGINT");
   }
 
   TEST_CASE("placement: a rejected configuration names its first difference") {

@@ -232,7 +232,7 @@ TEST_SUITE("stacks") {
     const auto program = read_own_program();
     for (const std::size_t size : {0, 3, 16, 63, 64, 65, 500, 5000}) {
       const auto cut = program.substr(0, size);
-      std::vector<CodePlace> places = {{.file_offset = 100}};
+      std::vector<CodeLocation> places = {{.file_offset = 100}};
       name_functions(reader_of(cut), places);
       CHECK(places[0].function.empty());
     }
@@ -241,7 +241,7 @@ TEST_SUITE("stacks") {
     for (std::size_t at = 0; at < 1024; ++at) {
       auto damaged = program.substr(0, 4096) + program.substr(last);
       damaged[at] = static_cast<char>(0xff);
-      std::vector<CodePlace> places = {{.file_offset = 100}};
+      std::vector<CodeLocation> places = {{.file_offset = 100}};
       name_functions(reader_of(damaged), places);
     }
   }
@@ -284,7 +284,7 @@ TEST_SUITE("stacks") {
     file.append(reinterpret_cast<const char*>(sections), sizeof sections);
     file += names;
     std::memcpy(file.data(), &header, sizeof header);
-    std::vector<CodePlace> places = {{.file_offset = 0x18}, {.file_offset = 0x30}};
+    std::vector<CodeLocation> places = {{.file_offset = 0x18}, {.file_offset = 0x30}};
     name_functions(reader_of(file), places);
     CHECK(places[0].function == "name");
     CHECK(places[0].distance == 8);
@@ -343,7 +343,7 @@ TEST_SUITE("stacks") {
       while (part.size() < size) part.append(reinterpret_cast<const char*>(&symbol), sizeof symbol);
       return part.substr(0, size);
     };
-    std::vector<CodePlace> places(1000, {.file_offset = 64});
+    std::vector<CodeLocation> places(1000, {.file_offset = 64});
     name_functions(read, places);
     for (const auto& place : places) CHECK(place.function == std::string(kSymbolBytesMax, 'x'));
     CHECK(table_bytes <= 4U << 20);
@@ -386,7 +386,7 @@ TEST_SUITE("stacks") {
       ++reads;
       return reader_of(file)(offset, size);
     };
-    std::vector<CodePlace> places = {{.file_offset = 0x18}};
+    std::vector<CodeLocation> places = {{.file_offset = 0x18}};
     name_functions(read, places);
     CHECK(reads == 3 + 1);  // header, segments and sections; a part of one table
   }
@@ -404,7 +404,7 @@ TEST_SUITE("stacks") {
     CHECK(readable_names({}).empty());
   }
 
-  TEST_CASE("stacks: a name too expensive to demangle stays and others are demangled") {
+  TEST_CASE("stacks: a name too expensive to demangle is left mangled and others are demangled") {
     const auto growing = growing_symbol();
     const auto nested = "_Z1f" + std::string(1U << 20, 'P') + "i";
     const auto names =
