@@ -252,7 +252,7 @@ TEST_SUITE("output router") {
     while (::read(reader.get(), bytes.data(), bytes.size()) != 0) continue;
   }
 
-  TEST_CASE("output: workers wait for a slow log file without loss") {
+  TEST_CASE("output: a slow log file blocks workers but loses no output") {
     const TemporaryFolder folder;
     const auto file = folder.path() / "log";
     REQUIRE(::mkfifo(file.c_str(), 0600) == 0);

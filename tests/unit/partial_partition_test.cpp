@@ -106,8 +106,10 @@ WorkersEnded failed(int round, const std::string& node) {
 
 }  // namespace
 
-TEST_SUITE("cuts") {
-  TEST_CASE("cuts: a round is formed when all nodes but the host have connected to each other") {
+TEST_SUITE("partial partition") {
+  TEST_CASE(
+      "partial partition: a round is formed when all nodes but the host have connected to each "
+      "other") {
     Trio trio(settings(3, 3));
     const auto probes = trio.talk.told<Probe>(2);
     REQUIRE(probes.size() == 1);
@@ -124,7 +126,7 @@ TEST_SUITE("cuts") {
     CHECK(trio.talk.told<Waiting>(1).empty());
   }
 
-  TEST_CASE("cuts: two nodes and runs without probes start at once") {
+  TEST_CASE("partial partition: two nodes and runs without probes start at once") {
     Talk pair(settings(2, 2));
     auto first = pair.join_of("a");
     first.probe = {.host = "10.0.0.1", .port = 1};
@@ -139,7 +141,9 @@ TEST_SUITE("cuts") {
     CHECK(Trio(unprobed).formed(1).size() == 1);
   }
 
-  TEST_CASE("cuts: the later of two nodes that cannot connect waits and all get the reason") {
+  TEST_CASE(
+      "partial partition: the later of two nodes that cannot connect waits and all get the "
+      "reason") {
     Trio trio(settings(2, 3));
     trio.answer(kTwoAndThreeCut);
     REQUIRE(trio.formed(1).size() == 1);
@@ -155,7 +159,7 @@ TEST_SUITE("cuts") {
     }
   }
 
-  TEST_CASE("cuts: a cut in one direction counts and both nodes are named") {
+  TEST_CASE("partial partition: a cut in one direction counts and both nodes are named") {
     Trio trio(settings(2, 3));
     trio.answer({{}, {}, {1}});
     CHECK(trio.formed(1)[0].nodes.size() == 2);
@@ -163,7 +167,7 @@ TEST_SUITE("cuts") {
         "node n3 cannot reach n2; both reach the host: "));
   }
 
-  TEST_CASE("cuts: cut nodes are named and left out in order of their names") {
+  TEST_CASE("partial partition: cut nodes are named and left out in order of their names") {
     Trio trio(settings(2, 3), {"n1", "n3", "n2"});
     trio.answer({{}, {1}, {2}});  // probes also list nodes in the order of their names
     CHECK(trio.formed(2).empty());
@@ -172,7 +176,9 @@ TEST_SUITE("cuts") {
         trio.talk.told<Waiting>(1)[0].text.starts_with("nodes n2 and n3 cannot reach each other"));
   }
 
-  TEST_CASE("cuts: too few connected nodes are probed with growing intervals until join_timeout") {
+  TEST_CASE(
+      "partial partition: too few connected nodes are probed at increasing intervals until "
+      "join_timeout") {
     auto with = settings(3, 3);
     with.join_timeout = 60s;
     Trio trio(with);
@@ -199,7 +205,7 @@ TEST_SUITE("cuts") {
                                 "disables this check)");
   }
 
-  TEST_CASE("cuts: waiting nodes are notified of too few connected nodes again") {
+  TEST_CASE("partial partition: waiting nodes are notified of too few connected nodes again") {
     Trio trio(settings(3, 3));
     trio.answer(kTwoAndThreeCut);
     CHECK(trio.talk.told<Waiting>(2).size() == 1);
@@ -214,7 +220,8 @@ TEST_SUITE("cuts") {
     CHECK(trio.talk.told<Waiting>(2)[0].text.starts_with(kShortage + "; probing again for 5"));
   }
 
-  TEST_CASE("cuts: waiting nodes are notified of too few connected nodes during a probe") {
+  TEST_CASE(
+      "partial partition: waiting nodes are notified of too few connected nodes during a probe") {
     auto with = settings(3, 3);
     with.waiting_notice = 6s;
     Trio trio(with);
@@ -226,7 +233,7 @@ TEST_SUITE("cuts") {
     CHECK(trio.talk.told<Waiting>(2)[0].is_warning);
   }
 
-  TEST_CASE("cuts: a round starts when a cut ends or another node joins") {
+  TEST_CASE("partial partition: a round starts when the partition heals or another node joins") {
     SUBCASE("a cut is over") {
       Trio trio(settings(3, 3));
       trio.answer(kTwoAndThreeCut);
@@ -247,7 +254,7 @@ TEST_SUITE("cuts") {
     }
   }
 
-  TEST_CASE("cuts: nodes of different address families do not connect to each other") {
+  TEST_CASE("partial partition: nodes of different address families do not connect to each other") {
     Trio trio(settings(3, 4));
     trio.join(4, "n4", "fd00::4");
     const auto probes = trio.talk.told<Probe>(2);
@@ -261,7 +268,7 @@ TEST_SUITE("cuts") {
     CHECK(trio.formed(1)[0].nodes.size() == 4);
   }
 
-  TEST_CASE("cuts: failures at a cut use no restart and are not the root cause") {
+  TEST_CASE("partial partition: failures at a cut use no restart and are not the root cause") {
     for (const int least : {2, 3}) {
       CAPTURE(least);
       Trio trio(settings(least, 3));
@@ -288,7 +295,7 @@ TEST_SUITE("cuts") {
     }
   }
 
-  TEST_CASE("cuts: failures without a cut use a restart") {
+  TEST_CASE("partial partition: failures without a cut use a restart") {
     Trio trio(settings(2, 3, 1));
     trio.answer(kAllReached);
     trio.send(3, WorkersFailing{0, "rank 2 failed"});
@@ -299,7 +306,7 @@ TEST_SUITE("cuts") {
     CHECK(trio.formed(1)[0].nodes.size() == 3);
   }
 
-  TEST_CASE("cuts: a node that does not answer a probe is waited for") {
+  TEST_CASE("partial partition: a node that does not answer a probe is waited for") {
     Trio trio(settings(2, 3));
     trio.answer(1, trio.probe, {});
     trio.answer(2, trio.probe, {2});
@@ -310,7 +317,7 @@ TEST_SUITE("cuts") {
     CHECK(trio.formed(1)[0].nodes.size() == 2);
   }
 
-  TEST_CASE("cuts: a node lost during a probe is not waited for") {
+  TEST_CASE("partial partition: a node lost during a probe is not waited for") {
     Trio trio(settings(2, 3));
     trio.answer(1, trio.probe, {});
     trio.answer(2, trio.probe, {2});
@@ -320,14 +327,14 @@ TEST_SUITE("cuts") {
     CHECK(trio.formed(1)[0].nodes.size() == 2);
   }
 
-  TEST_CASE("cuts: if no nodes connect to each other there is no cut") {
+  TEST_CASE("partial partition: if no nodes connect to each other there is no cut") {
     Trio trio(settings(3, 3));
     trio.answer({{1, 2}, {2}, {1}});
     REQUIRE(trio.formed(1).size() == 1);
     CHECK(trio.formed(1)[0].nodes.size() == 3);
   }
 
-  TEST_CASE("cuts: answers to other probes or about other nodes change nothing") {
+  TEST_CASE("partial partition: answers to other probes or about other nodes change nothing") {
     Trio trio(settings(3, 3));
     trio.answer(2, trio.probe + 1, {2});
     trio.answer(2, trio.probe - 1, {2});
@@ -337,7 +344,7 @@ TEST_SUITE("cuts") {
     CHECK(trio.formed(1)[0].nodes.size() == 3);
   }
 
-  TEST_CASE("cuts: a new node that is cut off waits until it can connect") {
+  TEST_CASE("partial partition: a new node that is cut off waits until it can connect") {
     Trio trio(settings(2, 4));
     trio.pass(1000);
     trio.answer(kAllReached);
@@ -361,7 +368,8 @@ TEST_SUITE("cuts") {
     CHECK(trio.formed(4)[0].nodes.size() == 4);
   }
 
-  TEST_CASE("cuts: a new node ends a round reduced by successful nodes unless cut off") {
+  TEST_CASE(
+      "partial partition: a new node ends a round reduced by successful nodes unless cut off") {
     Trio trio(settings(2, 5));
     trio.join(4, "n4");
     trio.pass(1000);
@@ -383,7 +391,7 @@ TEST_SUITE("cuts") {
     CHECK(trio.talk.told<StopWorkers>(1)[0].reason == "n5 has joined");
   }
 
-  TEST_CASE("cuts: nodes that join during a probe take part in the next one") {
+  TEST_CASE("partial partition: nodes that join during a probe take part in the next one") {
     Trio trio(settings(3, 6));
     trio.pass(1000);
     trio.answer(kAllReached);
@@ -400,7 +408,7 @@ TEST_SUITE("cuts") {
     CHECK(trio.talk.told<StopWorkers>(1)[0].reason == "n4, n5 have joined");
   }
 
-  TEST_CASE("cuts: a delayed node is neither probed nor waited for") {
+  TEST_CASE("partial partition: a delayed node is neither probed nor waited for") {
     Trio trio(settings(3, 4, 1));
     for (int i = 0; i < 3; ++i) {
       trio.join(10 + static_cast<NodeId>(i), "n4");
@@ -419,7 +427,7 @@ TEST_SUITE("cuts") {
     CHECK(trio.formed(20).empty());
   }
 
-  TEST_CASE("cuts: an intermittent cut interrupts other nodes at growing intervals") {
+  TEST_CASE("partial partition: an intermittent cut interrupts other nodes at growing intervals") {
     Trio trio(settings(2, 3));
     trio.answer(kAllReached);
     std::vector<int> rounds;  // of two nodes
@@ -440,7 +448,7 @@ TEST_SUITE("cuts") {
     CHECK(rounds == std::vector<int>{30, 30, 10, 20, 40});
   }
 
-  TEST_CASE("cuts: a new node that allows a larger connected set ends the round") {
+  TEST_CASE("partial partition: a new node that allows a larger connected set ends the round") {
     Trio trio(settings(2, 4));
     trio.pass(1000);
     trio.answer(kTwoAndThreeCut);

@@ -245,7 +245,7 @@ TEST_SUITE("process group") {
     CHECK(runners.count(id) <= 1);  // the first one, which began with enough time
   }
 
-  TEST_CASE("process group: a work without a wait is performed") {
+  TEST_CASE("process group: an operation runs even if its Work is never waited for") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     float values[] = {1, 2};
     (void)groups[0].all_reduce(as_buffer(&values[0], 1));

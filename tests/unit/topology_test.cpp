@@ -205,7 +205,7 @@ TEST_SUITE("visible gpus") {
     CHECK(visible("GPU-9", 2, {{"GPU-11", 0}, {"", 0}}) == Gpus{"GPU-9"});
   }
 
-  TEST_CASE("visible GPUs: MIG devices are accepted as named") {
+  TEST_CASE("visible GPUs: MIG device names are passed through unchanged") {
     CHECK(visible("MIG-1,MIG-2", 1) == Gpus{"MIG-1", "MIG-2"});
     CHECK(visible("MIG-GPU-7/1/0,GPU-7", 1) == Gpus{"MIG-GPU-7/1/0"});
   }

@@ -95,7 +95,7 @@ TEST_SUITE("trainer batches") {
     }
   }
 
-  TEST_CASE("trainer batches: shares of a step add up to the samples of its mean") {
+  TEST_CASE("trainer batches: the ranks' shares of a step add up to its global sample count") {
     for (const Case& c : kCases) {
       const EpochBatches first = batches_of(c, 0);
       for (std::int64_t step = std::max<std::int64_t>(first.steps() - 2, 0); step < first.steps();
