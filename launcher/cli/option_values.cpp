@@ -239,7 +239,7 @@ Parsed<RendezvousEndpoint> parse_endpoint(const std::string& text) {
   std::string port;
   if (!text.empty() && text.front() == '[') {
     const auto end = text.find(']');
-    if (end == std::string::npos) return ValueProblem{"has a '[' without its ']'"};
+    if (end == std::string::npos) return ValueProblem{"has an unmatched '['"};
     host = text.substr(1, end - 1);
     port = text.substr(end + 1);
     if (!port.empty() && port.front() != ':') return ValueProblem{"is not [address]:port"};
@@ -249,7 +249,7 @@ Parsed<RendezvousEndpoint> parse_endpoint(const std::string& text) {
   }
   if (host.empty() && !text.empty()) return ValueProblem{"names no host"};
   if (text.find_first_of("/ \t@") != std::string::npos)
-    return ValueProblem{"is not HOST:PORT: no scheme, path, user or space belongs there"};
+    return ValueProblem{"is not HOST:PORT: no scheme, path, user or space is allowed"};
   if (port.empty()) return RendezvousEndpoint{host};
   const auto number = number_within(std::string_view(port).substr(1), 0, 65535);
   if (!number) return ValueProblem{"has a port that is not an integer from 0 to 65535"};

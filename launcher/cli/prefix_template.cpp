@@ -83,7 +83,7 @@ Parsed<PrefixTemplate> parse_prefix_template(const std::string& text) {
     const auto [name, bytes] = name_at(rest);
     if (name.empty()) {
       return ValueProblem{
-          "has a '$' without a name: fields look like ${rank}, $$ is a dollar sign"};
+          "has a '$' without a name; write ${rank} for a field, $$ for a dollar sign"};
     }
     const auto field = field_named(name);
     if (!field) return ValueProblem{unknown_field(name)};

@@ -98,7 +98,7 @@ void check_command(const JsonMember& command, const std::string& path, Problems&
     const auto& word = array.elements[i];
     const auto here = element_path(path, i);
     if (!word.is(Kind::string) && !word.is(Kind::number)) {
-      problems.push_back({word.at, here, "expected a text, found " + describe_value(word)});
+      problems.push_back({word.at, here, "expected a string, found " + describe_value(word)});
     } else if (const auto problem = reference_problem(word.text)) {
       problems.push_back({word.at, here, *problem});
     } else if (i == 0 && word.text.empty()) {
@@ -128,7 +128,7 @@ void check_environment(const JsonMember& environment, const std::string& path, P
       problems.push_back({variable.at, here, "is set by ddprun for each worker"});
     } else if (!value.is(Kind::string) && !value.is(Kind::number) && !value.is(Kind::null)) {
       problems.push_back(
-          {value.at, here, "expected a text, a number or null, found " + describe_value(value)});
+          {value.at, here, "expected a string, a number or null, found " + describe_value(value)});
     } else if (const auto problem = reference_problem(value.text)) {
       problems.push_back({value.at, here, *problem});
     }

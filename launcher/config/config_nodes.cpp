@@ -57,7 +57,7 @@ class NodesReader {
     }
     if (nodes_.size() + names.size() > kNodeNamesMax) {
       add(name->value.at, path + ".name",
-          "is one too many: there are more than " + std::to_string(kNodeNamesMax) + " nodes");
+          "exceeds the limit of " + std::to_string(kNodeNamesMax) + " nodes");
       return;
     }
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -68,7 +68,7 @@ class NodesReader {
   Names names_in(const JsonMember& member, const std::string& path) {
     const auto& value = member.value;
     if (!value.is(Kind::string)) {
-      add(value.at, path, "expected a text, found " + describe_value(value));
+      add(value.at, path, "expected a string, found " + describe_value(value));
       return {};
     }
     auto names = expand_node_names(value.text);

@@ -91,7 +91,7 @@ std::string add_host(std::vector<HostLines>& hosts, std::map<std::string, int>& 
     }
     for (const auto& name : std::get<std::vector<std::string>>(names)) {
       const auto [first, is_new] = lines.emplace(name, line);
-      if (!is_new) return name + " stands in line " + std::to_string(first->second) + " already";
+      if (!is_new) return name + " is already listed on line " + std::to_string(first->second);
     }
     if (lines.size() > kNodeNamesMax) {
       return "there are more than " + std::to_string(kNodeNamesMax) + " hosts";
@@ -100,9 +100,9 @@ std::string add_host(std::vector<HostLines>& hosts, std::map<std::string, int>& 
     return {};
   }
   if (host.slots || same->host.slots)
-    return host.name + " stands in line " + std::to_string(same->first) + " already";
+    return host.name + " is already listed on line " + std::to_string(same->first);
   if (++same->count <= kLocalWorkersMax) return {};
-  return host.name + " stands in more than " + std::to_string(kLocalWorkersMax) + " lines";
+  return host.name + " is listed on more than " + std::to_string(kLocalWorkersMax) + " lines";
 }
 
 /// Returns true if torchrun would run the program by Python.
@@ -158,12 +158,9 @@ ConvertedFile finished(JsonValue file, bool has_many_nodes) {
   add_member(file, "security", json_object({{"secret_file", json_text_value(kSecretFile)}}));
   const std::string name = kSecretFile;
   return {pretty_json(file),
-          {"the nodes need a secret, for which the file names " + name +
-           ": write it by 'ddprun "
-           "keygen " +
-           name +
-           "' and copy it to all nodes; with --ssh the section \"security\" can "
-           "be left out"}};
+          {"the nodes need a secret, which the file expects in " + name +
+           "; create it with 'ddprun keygen " + name +
+           "' and copy it to all nodes; with --ssh, omit the section \"security\""}};
 }
 
 }  // namespace
@@ -210,13 +207,13 @@ std::variant<ConvertedFile, UsageProblem> convert_arguments(
     if (option->section != ConfigSection::none) continue;
     if (!differs_between_nodes(*option)) {
       usage.problems.push_back(given.where +
-                               ": is for the command line and has no place in a configuration "
-                               "file; leave it out here");
+                               ": is not allowed in a configuration file, only on the command "
+                               "line; leave it out here");
       continue;
     }
     notes.push_back(given.where +
-                    " is omitted, as the file is the same for all nodes: give it on each node "
-                    "in addition to --config, or name the nodes in the file");
+                    " is omitted, since all nodes share the file; pass it on each node in addition "
+                    "to --config, or list the nodes in the file");
   }
   if (!usage.problems.empty()) return usage;
   auto file = new_file();
@@ -226,7 +223,7 @@ std::variant<ConvertedFile, UsageProblem> convert_arguments(
       std::vector<std::string> command;
       if (is_script_by_default(scratch, words.rest[0])) {
         command = {"python3", "-u"};
-        notes.push_back(words.rest[0] + " is run by python3, as torchrun does it with its own");
+        notes.push_back(words.rest[0] + " is run by python3; torchrun uses its own Python");
       }
       command.push_back(with_doubled_dollars(words.rest[0]));
       for (std::size_t i = 1; i < words.rest.size(); ++i) {

@@ -64,14 +64,14 @@ class Finder {
       for (const auto& node : file_.nodes) names.push_back(node.name);
       const auto nearest = nearest_word(name, names);
       return problem(
-          where + ": " + file_.name + " names no such node" +
-          (nearest.empty() ? "; it names " + some_of(names) : "; did you mean " + nearest + "?"));
+          where + ": " + file_.name + " lists no such node" +
+          (nearest.empty() ? "; it lists " + some_of(names) : "; did you mean " + nearest + "?"));
     }
     if (clues_.node_rank && clues_.node_rank->value != std::to_string(matches.front())) {
       return problem(where + " is node " + std::to_string(matches.front()) + " of " + file_.name +
-                     ", which " + clues_.node_rank->where + " contradicts");
+                     ", which " + clues_.node_rank->where + " contradicts; remove one of them");
     }
-    return found(matches.front(), where + " says so");
+    return found(matches.front(), "set by " + where);
   }
 
   std::variant<FoundNode, UsageProblem> by_index(const std::string& text,
@@ -81,7 +81,7 @@ class Finder {
     if (const auto* wrong = std::get_if<ValueProblem>(&index)) {
       return problem(where + ": " + wrong->text + ", the indices of the nodes of " + file_.name);
     }
-    return found(static_cast<std::size_t>(std::get<int>(index)), where + " says so");
+    return found(static_cast<std::size_t>(std::get<int>(index)), "set by " + where);
   }
 
   std::optional<FoundNode> by_host_name() {
@@ -121,7 +121,7 @@ class Finder {
   }
 
   std::variant<FoundNode, UsageProblem> not_found() const {
-    constexpr const char* kHint = "; --node_name says which node this is";
+    constexpr const char* kHint = "; use --node_name to select this node's entry";
     if (!several_.empty()) {
       std::vector<std::string> entries;
       for (const auto index : several_) {
@@ -134,9 +134,9 @@ class Finder {
     for (const auto& node : file_.nodes) {
       nodes.push_back(node.name + (node.address.empty() ? "" : " (" + node.address + ")"));
     }
-    return problem(file_.name + ": none of its nodes is this machine: it calls itself " +
-                   some_of(clues_.host_names) + " and has the addresses " +
-                   some_of(clues_.addresses) + ", the file names " + some_of(nodes) + kHint);
+    return problem(file_.name + ": none of its nodes is this machine: its host names are " +
+                   some_of(clues_.host_names) + ", its addresses " + some_of(clues_.addresses) +
+                   "; the file lists " + some_of(nodes) + kHint);
   }
 
   template <typename Condition>

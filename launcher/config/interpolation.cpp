@@ -50,8 +50,7 @@ Parsed<std::string> value_of(const Reference& reference, const EnvironmentLookup
     return ValueProblem{reference.name + " is not set: " + reference.word};
   }
   return ValueProblem{reference.name + " is not set; ${" + reference.name +
-                      ":-TEXT} would give it a default, $${" + reference.name +
-                      "} is the text itself"};
+                      ":-TEXT} gives it a default, $${" + reference.name + "} is the text itself"};
 }
 
 /// Replaces references from left to right by the results of `resolve`.
@@ -67,7 +66,7 @@ Parsed<std::string> replace_references(std::string_view text, const Resolve& res
     Reference reference;
     if (text.substr(0, 2) == "${") {
       const auto end = text.find('}');
-      if (end == std::string_view::npos) return ValueProblem{"has a ${ without its }"};
+      if (end == std::string_view::npos) return ValueProblem{"has an unmatched '${'"};
       length = end + 1;
       auto read = reference_in(text.substr(2, end - 2));
       if (auto* problem = std::get_if<ValueProblem>(&read)) return *problem;

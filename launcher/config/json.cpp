@@ -77,7 +77,7 @@ std::string describe_value(const JsonValue& value) {
     case Kind::number:
       return "the number " + value.text.substr(0, 40);
     case Kind::string:
-      return "the text " + shortened(value.text);
+      return "the string " + shortened(value.text);
     case Kind::array:
       return "an array";
     case Kind::object:

@@ -71,7 +71,7 @@ JsonDocument parse_json(std::string_view text);
 std::string member_path(const std::string& path, std::string_view key);
 std::string element_path(const std::string& path, std::size_t index);
 
-/// Returns "true", "the number 3", "the text \"x\"", "an array"; long values are shortened.
+/// Returns "true", "the number 3", "the string \"x\"", "an array"; long values are shortened.
 std::string describe_value(const JsonValue& value);
 
 /// Returns the text as a JSON string with its quotes.

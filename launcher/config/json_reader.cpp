@@ -51,8 +51,8 @@ class JsonReader {
 
   JsonDocument read() {
     if (text_.size() > kJsonBytesMax) {
-      fail("has " + std::to_string(text_.size()) + " bytes, more than the " +
-           std::to_string(kJsonBytesMax) + " that are read");
+      fail("has " + std::to_string(text_.size()) + " bytes; the limit is " +
+           std::to_string(kJsonBytesMax));
     } else if (read_value(document_.root, 0)) {
       skip_space();
       if (!at_end()) fail("the document has ended, but " + found() + " follows");
@@ -89,11 +89,10 @@ class JsonReader {
     skip_space();
     value.at = position_;
     if (depth > kJsonDepthMax) {
-      return fail("lies deeper than " + std::to_string(kJsonDepthMax) + " levels");
+      return fail("is nested deeper than " + std::to_string(kJsonDepthMax) + " levels");
     }
     if (++values_ > kJsonValuesMax) {
-      return fail("is one more than the " + std::to_string(kJsonValuesMax) +
-                  " values that are read");
+      return fail("exceeds the limit of " + std::to_string(kJsonValuesMax) + " values");
     }
     switch (peek()) {
       case '{':
@@ -169,7 +168,7 @@ class JsonReader {
     const auto begin = position_;
     advance();
     while (peek() != '"') {
-      if (at_end() || peek() == '\n') return fail_at(begin, "the text is not closed in its line");
+      if (at_end() || peek() == '\n') return fail_at(begin, "the string is not closed on its line");
       const auto character = next_character(text_.substr(next_));
       if (!character.problem.empty()) return fail(character.problem);
       into += character.text;
@@ -198,18 +197,18 @@ class JsonReader {
     if (is_letter(word[0])) {
       if (start == 0) return fail_at(begin, "not JSON: expected {");
       const auto nearest = nearest_word(word, {"true", "false", "null"});
-      return fail_at(begin, "the word " + shown + " is no value; " +
-                                (nearest.empty() ? "texts need double quotes"
+      return fail_at(begin, "the word " + shown + " is not a valid value; " +
+                                (nearest.empty() ? "strings need double quotes"
                                                  : "did you mean " + nearest + "?"));
     }
-    return fail_at(begin, shown + " is no number as JSON writes them");
+    return fail_at(begin, shown + " is not a valid JSON number");
   }
 
   std::string found() const {
     if (at_end()) return "the end of the file";
     if (peek() == '#' || text_.substr(next_, 2) == "/*")
       return "a comment that is not of the form // ...";
-    if (peek() == '\'') return "'; texts need double quotes";
+    if (peek() == '\'') return "'; strings need double quotes";
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     if (text_.substr(next_).starts_with(kByteOrderMark)) {
       return "a byte order mark; save the file without it";

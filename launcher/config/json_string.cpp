@@ -34,7 +34,7 @@ std::optional<std::uint32_t> unit_of(std::string_view rest) {
 JsonCharacter unicode_escape(std::string_view rest) {
   const auto first = unit_of(rest);
   if (!first) return {.problem = "\\u is not followed by four hexadecimal digits"};
-  if (*first == 0) return {.problem = "\\u0000 ends every text that a program is given"};
+  if (*first == 0) return {.problem = "\\u0000 is not allowed: it would end the string"};
   if (*first < 0xd800 || *first > 0xdfff) return {to_utf8(*first), 6, {}};
   const auto second = *first < 0xdc00 ? unit_of(rest.substr(6)) : std::nullopt;
   if (!second || *second < 0xdc00 || *second > 0xdfff) {
@@ -50,8 +50,8 @@ JsonCharacter escape(std::string_view rest) {
   if (rest[1] == 'u') return unicode_escape(rest);
   const auto at = kNames.find(rest[1]);
   if (at != std::string_view::npos) return {std::string(1, kMeanings[at]), 2, {}};
-  return {.problem = "there is no escape " + printable(rest.substr(0, 2)) +
-                     "; a backslash is written \\\\"};
+  return {.problem =
+              "unknown escape " + printable(rest.substr(0, 2)) + "; a backslash is written \\\\"};
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ JsonCharacter next_character(std::string_view rest) {
   if (static_cast<unsigned char>(rest[0]) < 0x20) {
     return {.problem = "the control character " +
                        (rest[0] == '\t' ? "tab (written \\t)" : printable(rest.substr(0, 1))) +
-                       " is not allowed in a text"};
+                       " is not allowed in a string"};
   }
   const auto bytes = first_character(rest).bytes;
   if (bytes == 0) return {.problem = "bytes that are not UTF-8"};

@@ -47,7 +47,7 @@ constexpr OwnKey kOwnKeys[] = {
 Parsed<std::string> part_text(const JsonValue& value, std::string_view separators) {
   if (value.is(Kind::number) || value.is(Kind::boolean)) return value.text;
   if (!value.is(Kind::string)) {
-    return ValueProblem{"expected a text or a number, found " + describe_value(value)};
+    return ValueProblem{"expected a string or a number, found " + describe_value(value)};
   }
   if (value.text.find_first_of(separators) != std::string::npos) {
     return ValueProblem{describe_value(value) + " contains a separator, one of \"" +
@@ -98,7 +98,7 @@ std::string describe_shape(const ValueShape& shape) {
   if (shape.takes_boolean) parts.emplace_back("true or false");
   if (shape.takes_number) parts.emplace_back("a number");
   if (shape.takes_text) {
-    parts.emplace_back("a text");
+    parts.emplace_back("a string");
   } else if (!shape.words.empty()) {
     parts.push_back("one of " + join(shape.words, ", "));
   }

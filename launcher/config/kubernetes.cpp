@@ -67,10 +67,11 @@ class KubernetesReader {
     if (!pod) return;
     const bool has_endpoint = is_given("rdzv_endpoint") || is_given("master_addr");
     if (!has_endpoint && pod->domain.empty()) {
-      problem_ = "from Kubernetes: the host name " + clues_.host_name +
-                 " has no domain, so no other pod is known by its name: give the pods of the Job a "
-                 "subdomain (spec.template.spec.subdomain), the name of a headless service "
-                 "(clusterIP: None) that selects them, or say by --master_addr where they meet";
+      problem_ =
+          "from Kubernetes: the host name " + clues_.host_name +
+          " has no domain, so the other pods have no known names; give the pods of the Job a "
+          "subdomain (spec.template.spec.subdomain), the name of a headless service "
+          "(clusterIP: None) that selects them, or set --master_addr";
     } else if (!has_endpoint) {
       const auto backend = value_of(clues_.given, "rdzv_backend");
       const bool is_static =

@@ -36,7 +36,7 @@ Parsed<Names> expand_range(const std::string& range) {
   if (ends.size() > 2 || !first || !last) {
     return ValueProblem{"has '" + range + "' in brackets, which is neither a number nor a range"};
   }
-  if (*first > *last) return ValueProblem{"has a range that runs backwards: " + range};
+  if (*first > *last) return ValueProblem{"has a range whose start exceeds its end: " + range};
   const bool is_padded = ends.front().size() > 1 && ends.front()[0] == '0';
   if (is_padded && ends.front().size() != ends.back().size()) {
     return ValueProblem{"has a range whose ends differ in width: " + range};
@@ -73,7 +73,7 @@ Parsed<Names> expand_name(std::string_view name) {
     name.remove_prefix(open);
     if (name.empty()) break;
     const auto close = name.find(']');
-    if (close == std::string_view::npos) return ValueProblem{"has a '[' without its ']'"};
+    if (close == std::string_view::npos) return ValueProblem{"has an unmatched '['"};
     auto numbers = expand_brackets(name.substr(1, close - 1));
     if (std::holds_alternative<ValueProblem>(numbers)) return numbers;
     const auto& endings = std::get<Names>(numbers);

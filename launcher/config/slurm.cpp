@@ -11,7 +11,7 @@ namespace ddprun {
 namespace {
 
 constexpr int kNumberMax = 2'000'000'000;
-constexpr const char* kStandaloneHint = "; --standalone makes this node a run of its own";
+constexpr const char* kStandaloneHint = "; use --standalone to run on this node only";
 
 /// Concurrent steps of a job, and jobs with neighbouring numbers, need different ports on the same
 /// node.
@@ -97,11 +97,11 @@ class SlurmReader {
     const auto tasks = variable("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
     if (tasks && !has_one_task_per_node(tasks->value)) {
       return fail(*tasks,
-                  "several ddprun are started on a node, but each starts the workers of its node "
-                  "by itself; use srun --ntasks-per-node=1");
+                  "several ddprun processes were started on one node, but each starts all workers "
+                  "of its node; use srun --ntasks-per-node=1");
     }
     const auto list = variable("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST");
-    if (!list) return fail(*step, "there is no SLURM_STEP_NODELIST");
+    if (!list) return fail(*step, "SLURM_STEP_NODELIST is not set");
     const auto names = expand_node_names(list->value);
     if (const auto* wrong = std::get_if<ValueProblem>(&names)) return fail(*list, wrong->text);
     add_nodes(*step, *list, std::get<std::vector<std::string>>(names), *step_nodes);
@@ -114,7 +114,7 @@ class SlurmReader {
                             std::to_string(step_nodes));
     }
     const auto index = number("SLURM_NODEID");
-    if (!index) return fail(list, "there is no SLURM_NODEID");
+    if (!index) return fail(list, "SLURM_NODEID is not set");
     if (*index >= step_nodes) {
       return fail({"SLURM_NODEID", std::to_string(*index)},
                   "there are " + std::to_string(step_nodes) + " nodes");

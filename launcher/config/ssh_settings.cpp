@@ -42,7 +42,7 @@ std::vector<std::string> texts_of(const JsonValue& root, const char* key) {
 }
 
 Problem text_problem(const JsonValue& value) {
-  if (!value.is(Kind::string)) return "expected a text, found " + describe_value(value);
+  if (!value.is(Kind::string)) return "expected a string, found " + describe_value(value);
   if (value.text.empty()) return "is empty";
   // A line break would start another command.
   if (value.text.find('\n') != std::string::npos) return "has a line break";

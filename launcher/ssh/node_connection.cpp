@@ -160,9 +160,9 @@ std::string NodeConnection::describe(GiveUp reason) const {
     case GiveUp::no_answer:
       return "no answer within 60 s";
     case GiveUp::run_is_over:
-      return "the run was stopped before it answered";
+      return "the run was stopped before it responded";
     case GiveUp::not_ddprun:
-      return program_ + " there printed something else than ddprun's greeting";
+      return program_ + " there printed output that is not ddprun's greeting";
   }
   return {};
 }

@@ -85,8 +85,9 @@ Decision decide(const RunFacts& facts) {
     return {Action::stop, "the rendezvous host " + facts.host_name + " could not be started"};
   }
   if (alive >= facts.nodes_min) return {};
-  const auto reason = "only " + count_of(alive) + " of at least " +
-                      std::to_string(facts.nodes_min) + " can take part";
+  const auto reason = "only " + std::to_string(alive) + " of the required " +
+                      std::to_string(facts.nodes_min) + " nodes " + (alive == 1 ? "is" : "are") +
+                      " available";
   return {has_absent && !has_ended ? Action::stop : Action::stop_later, reason};
 }
 

@@ -48,11 +48,11 @@ std::string describe_no_answer(int exit_code, const std::string& last, const std
   const auto detail = last.empty() ? "" : ": " + without_name(last);
   if (exit_code == kNotFound || exit_code == kNotExecutable) {
     return program + " cannot be run there" + detail +
-           "; ssh.program in the file says where ddprun is";
+           "; set ssh.program in the file to the path of ddprun";
   }
   if (exit_code == kSshFailed) return "ssh could not connect" + detail;
   if (exit_code < 0) return "ssh was killed by signal " + std::to_string(-exit_code) + detail;
-  return "ddprun there ended with exit code " + std::to_string(exit_code) + " before it answered" +
+  return "ddprun there ended with exit code " + std::to_string(exit_code) + " before it responded" +
          detail;
 }
 

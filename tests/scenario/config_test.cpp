@@ -68,7 +68,7 @@ TEST_SUITE("configuration file") {
     CHECK(known.exit_code == 0);
     CHECK(contains(known.output, "3 x /bin/true"));
     CHECK(contains(known.output, "note: this machine is node only (1 of 1) of " + config.file() +
-                                     ": DDPRUN_NODE=only says so\n"));
+                                     ": set by DDPRUN_NODE=only\n"));
     CHECK(contains(known.output, "configuration: hash "));
   }
 
@@ -183,7 +183,7 @@ TEST_SUITE("configuration file") {
     CHECK(contains(missing.output, "none: No such file or directory"));
     CHECK(contains(with(folder.path()).output, "is not a regular file"));
     write_file(folder / "long", std::string(3 << 20, ' '));
-    CHECK(contains(with(folder / "long").output, "more than the 1048576 that are read"));
+    CHECK(contains(with(folder / "long").output, "bytes; the limit is 1048576"));
   }
 
   TEST_CASE("config: the example for one node runs") {

@@ -90,7 +90,7 @@ class Slurm(unittest.TestCase):
     def test_several_tasks_on_a_node_are_refused_at_once(self):
         code, output = self.sbatch(*WORKER, TASKS="2(x2)")
         self.assertEqual(code, 2, output)
-        self.assertIn("SLURM_STEP_TASKS_PER_NODE=2(x2): several ddprun are started", output)
+        self.assertIn("SLURM_STEP_TASKS_PER_NODE=2(x2): several ddprun processes", output)
 
     def test_script_has_no_syntax_errors(self):
         script = str(CONFIGS / "slurm.sbatch")

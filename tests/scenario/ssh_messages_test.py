@@ -84,8 +84,8 @@ class MissingNodes(SshTest):
                                   {"name": "node2", "address": "127.0.0.99"}])
         run = self.start()
         self.assertEqual(run.wait(), 1, run.text())
-        self.assertEqual(run.error[-1], "ddprun: the run ended with exit code 1: only 1 node of at "
-                         "least 2 can take part; node2 was not started\n")
+        self.assertEqual(run.error[-1], "ddprun: the run ended with exit code 1: only 1 of the "
+                         "required 2 nodes is available; node2 was not started\n")
 
     def test_a_failure_of_ssh_is_reported_once(self):
         self.config(PLACE, nodes=[{"name": "node1", "address": "127.0.0.2"},

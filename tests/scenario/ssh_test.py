@@ -193,7 +193,7 @@ class Unreachable(SshTest):
         run = self.start()
         self.assertEqual(run.wait(), 1, run.text())
         self.assertRegex(run.text(), reason)
-        self.assertIn("stopping the run: only 1 node of at least 2 can take part", run.text())
+        self.assertIn("stopping the run: only 1 of the required 2 nodes is available", run.text())
 
     def test_an_unreachable_node_ends_the_run_at_once(self):
         self.config(PLACE, nodes=[{"name": "node1", "address": "127.0.0.2"},

@@ -226,7 +226,7 @@ TEST_SUITE("converting to a configuration file") {
 
   TEST_CASE("config convert: a host without slots has one worker per line as with PBS") {
     const auto made = made_of(convert_hostfile("nodes", "a\na\nb\na\nb:2\n"));
-    CHECK(made == "nodes:5: b stands in line 3 already");
+    CHECK(made == "nodes:5: b is already listed on line 3");
     CHECK(contains(made_of(convert_hostfile("nodes", "a\na\nb\na\n")),
                    R"([{"name": "a", "nproc_per_node": 3}, {"name": "b", "nproc_per_node": 1}])"));
   }
@@ -249,16 +249,16 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(made_of(convert_hostfile("hosts", "a slots=x\na slot=1\nb\nb slots=2\nc d\nb\n")) ==
           "hosts:1: the number of slots 'x' is not an integer from 1 to 1024\n"
           "hosts:2: unknown key 'slot'; valid are slots and max_slots\n"
-          "hosts:4: b stands in line 3 already\n"
+          "hosts:4: b is already listed on line 3\n"
           "hosts:5: 'd' is not of the form key=value");
     CHECK(contains(made_of(convert_hostfile("hosts", many_lines("a", 1025))),
-                   "hosts:1025: a stands in more than 1024 lines"));
+                   "hosts:1025: a is listed on more than 1024 lines"));
     CHECK(made_of(convert_hostfile("hosts", "# nobody\n")) == "hosts: names no host");
     CHECK(
         made_of(convert_hostfile("hosts", "a\n\nb$c\nd[1-2]\nd2 slots=1\n")) ==
         "hosts:3: the name 'b$c' has '$' in a name, which consists of letters (A to Z), digits and "
         "- . _ : %\n"
-        "hosts:5: d2 stands in line 4 already");
+        "hosts:5: d2 is already listed on line 4");
     CHECK(made_of(convert_hostfile("hosts", "a\nb[1-16384]\n")) ==
           "hosts:2: there are more than 16384 hosts");
   }
@@ -311,7 +311,7 @@ TEST_SUITE("converting to a configuration file") {
 
   TEST_CASE("config convert: arguments that are invalid or no settings are rejected") {
     CHECK(contains(made_of(convert_arguments({"--dry_run", "x"})),
-                   "--dry_run: is for the command line and has no place in a configuration file"));
+                   "--dry_run: is not allowed in a configuration file"));
     CHECK(contains(made_of(convert_arguments({"--tee=9"})), "--tee=9: is neither"));
     CHECK(made_of(convert_arguments({})) == "{\n  \"version\": 1\n}\n");
     CHECK(contains(answer({"config", "convert", "torchrun", "--tee=3", "x"}), "\"tee\": 3"));

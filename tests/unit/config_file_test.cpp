@@ -45,10 +45,10 @@ TEST_SUITE("configuration file") {
                         "\"restart\": {},\n"
                         "\"nodes\": [{\"name\": \"a\", \"nproc_per_node\": 0}, {}]") ==
           "c.json:2:20: job.command: expected an array of the program and its arguments, found "
-          "the text \"trainer\"\n"
-          "c.json:2:39: job.role: expected a text, found the number 3\n"
+          "the string \"trainer\"\n"
+          "c.json:2:39: job.role: expected a string, found the number 3\n"
           "c.json:3:13: restart.max_restart: unknown key; did you mean max_restarts?\n"
-          "c.json:3:44: restart.exit_code: the text \"workers\" must be torchrun or worker; did "
+          "c.json:3:44: restart.exit_code: the string \"workers\" must be torchrun or worker; did "
           "you mean worker?\n"
           "c.json:4:1: restart: the key occurs twice; first in line 3\n"
           "c.json:5:43: nodes[0].nproc_per_node: the number 0 is neither a number from 1 to 1024 "
@@ -70,31 +70,31 @@ TEST_SUITE("configuration file") {
         {"\"job\": []", "2:8: job: expected an object, found an array"},
         {"\"job\": {\"command\": []}", "2:20: job.command: names no program"},
         {"\"job\": {\"command\": [\"x\", true]}",
-         "2:26: job.command[1]: expected a text, found true"},
+         "2:26: job.command[1]: expected a string, found true"},
         {"\"job\": {\"command\": [\"x\", \"$y\"]}",
          "2:26: job.command[1]: has a '$' that begins neither ${NAME} nor $$, a dollar sign"},
         {"\"job\": {\"module\": 1}",
          "2:19: job.module: expected true or false, found the number 1"},
         {"\"job\": {\"id\": \"x\"}", "2:9: job.id: unknown key; did you mean rdzv_id?"},
         {R"("ssh": {"port": 0})", "2:17: ssh.port: 0 is not an integer from 1 to 65535"},
-        {R"("ssh": {"user": 7})", "2:17: ssh.user: expected a text, found the number 7"},
+        {R"("ssh": {"user": 7})", "2:17: ssh.user: expected a string, found the number 7"},
         {R"("ssh": {"options": "-v"})",
-         "2:20: ssh.options: expected an array, found the text \"-v\""},
+         "2:20: ssh.options: expected an array, found the string \"-v\""},
         {R"("ssh": {"options": ["-v", 1]})",
-         "2:27: ssh.options[1]: expected a text, found the number 1"},
+         "2:27: ssh.options[1]: expected a string, found the number 1"},
         {R"("ssh": {"programm": "d"})", "2:9: ssh.programm: unknown key; did you mean program?"},
         {"\"rendezvous\": {\"endpoint\": \"a\"}",
          "2:16: rendezvous.endpoint: unknown key; did you mean rdzv_endpoint?"},
         {"\"rendezvous\": {\"rdzv-endpoint\": \"a\"}",
          "2:16: rendezvous.rdzv-endpoint: unknown key; did you mean rdzv_endpoint?"},
         {"\"rendezvous\": {\"nnodes\": \"3:2\"}",
-         "2:26: rendezvous.nnodes: the text \"3:2\" has a minimum above its maximum"},
+         "2:26: rendezvous.nnodes: the string \"3:2\" has a minimum above its maximum"},
         {"\"rendezvous\": {\"master_port\": 70000}",
          "2:31: rendezvous.master_port: the number 70000 is not an integer from 0 to 65535"},
         {"\"restart\": {\"max_restarts\": 1.5}",
          "2:29: restart.max_restarts: the number 1.5 is not an integer from 0 to 1000000"},
         {"\"restart\": {\"max_restarts\": \"3\"}",
-         "2:29: restart.max_restarts: expected a number, found the text \"3\""},
+         "2:29: restart.max_restarts: expected a number, found the string \"3\""},
         {"\"restart\": {\"window\": -1}",
          "2:23: restart.window: the number -1 is not a number of seconds from 0 to 31536000 "
          "(a year)"},
@@ -105,9 +105,9 @@ TEST_SUITE("configuration file") {
          "2:34: signals.signals_to_handle: an array names 'SIGKIL', which is not a signal; did you "
          "mean SIGKILL?"},
         {"\"signals\": {\"signals_to_handle\": [\"A,B\"]}",
-         "2:34: signals.signals_to_handle: the text \"A,B\" contains a separator, one of \",\""},
+         "2:34: signals.signals_to_handle: the string \"A,B\" contains a separator, one of \",\""},
         {"\"logs\": {\"redirects\": {\"0\": [1]}}",
-         "2:23: logs.redirects: expected a text or a number, found an array"},
+         "2:23: logs.redirects: expected a string or a number, found an array"},
         {"\"defaults\": {\"environment\": [\"A=1\"]}",
          "2:29: defaults.environment: expected an object, found an array"},
         {"\"defaults\": {\"environment\": {\"RANK\": 1}}",
@@ -115,7 +115,7 @@ TEST_SUITE("configuration file") {
         {"\"defaults\": {\"environment\": {\"A=B\": 1}}",
          "2:30: defaults.environment[\"A=B\"]: cannot be the name of a variable"},
         {"\"defaults\": {\"environment\": {\"A\": true}}",
-         "2:35: defaults.environment.A: expected a text, a number or null, found true"},
+         "2:35: defaults.environment.A: expected a string, a number or null, found true"},
         {"\"ssh\": {\"name\": \"x\"}",
          "2:9: ssh.name: unknown key; valid are user, port, options, program, forward_variables"},
         {R"("nodes": [{"name": "a", "ssh": {"port": 1}}])",
@@ -123,9 +123,10 @@ TEST_SUITE("configuration file") {
         {"\"nodes\": {}", "2:10: nodes: expected an array, found an object"},
         {"\"nodes\": []", "2:10: nodes: has no entry; leave it out"},
         {"\"nodes\": [1]", "2:11: nodes[0]: expected an object, found the number 1"},
-        {"\"nodes\": [{\"name\": 1}]", "2:20: nodes[0].name: expected a text, found the number 1"},
+        {"\"nodes\": [{\"name\": 1}]",
+         "2:20: nodes[0].name: expected a string, found the number 1"},
         {"\"nodes\": [{\"name\": \"a[1-\"}]",
-         "2:20: nodes[0].name: the text \"a[1-\" has a '[' without its ']'"},
+         "2:20: nodes[0].name: the string \"a[1-\" has an unmatched '['"},
         {"\"nodes\": [{\"name\": \"a[1-2]\", \"address\": \"b[1-3]\"}]",
          "2:41: nodes[0].address: stands for 3 addresses of 2 nodes"},
         {"\"nodes\": [{\"name\": \"a[1-2]\"}, {\"name\": \"a2\"}]",
@@ -170,7 +171,7 @@ TEST_SUITE("configuration file") {
 
   TEST_CASE("configuration file: the number of nodes is limited") {
     const auto text = problems_with("\"nodes\": [{\"name\": \"a[1-16384]\"},\n{\"name\": \"b\"}]");
-    CHECK(text == "c.json:3:10: nodes[1].name: is one too many: there are more than 16384 nodes");
+    CHECK(text == "c.json:3:10: nodes[1].name: exceeds the limit of 16384 nodes");
   }
 }
 

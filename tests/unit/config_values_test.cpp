@@ -49,12 +49,12 @@ TEST_SUITE("node names") {
   TEST_CASE("node names: an invalid list is reported with the reason") {
     CHECK(names_in("") == "problem: has an empty name");
     CHECK(names_in("a,,b") == "problem: has an empty name");
-    CHECK(names_in("a[1-2") == "problem: has a '[' without its ']'");
+    CHECK(names_in("a[1-2") == "problem: has an unmatched '['");
     CHECK(names_in("a[x]") ==
           "problem: has 'x' in brackets, which is neither a number nor a range");
     CHECK(contains(names_in("a[]"), "neither a number nor a range"));
     CHECK(contains(names_in("a[1-2-3]"), "neither a number nor a range"));
-    CHECK(names_in("a[3-1]") == "problem: has a range that runs backwards: 3-1");
+    CHECK(names_in("a[3-1]") == "problem: has a range whose start exceeds its end: 3-1");
     CHECK(names_in("a[01-100]") == "problem: has a range whose ends differ in width: 01-100");
     CHECK(names_in("a]") ==
           "problem: has ']' in a name, which consists of letters (A to Z), digits and - . _ : %");
@@ -114,7 +114,7 @@ TEST_SUITE("references to variables") {
     CHECK(replaced("$${A} costs 5$$") == "${A} costs 5$");
     CHECK(replaced("${B:?set it to the job's number}") ==
           "problem: B is not set: set it to the job's number");
-    CHECK(contains(replaced("${B}"), "problem: B is not set; ${B:-TEXT} would give it a default"));
+    CHECK(contains(replaced("${B}"), "problem: B is not set; ${B:-TEXT} gives it a default"));
     // Values are not expanded again.
     CHECK(replaced("${PRICE}{A}") == "5${A}");
   }
@@ -122,12 +122,12 @@ TEST_SUITE("references to variables") {
   TEST_CASE("config references: an invalid reference is a problem") {
     CHECK(contains(replaced("$A"), "neither ${NAME} nor $$"));
     CHECK(contains(replaced("100$"), "neither ${NAME} nor $$"));
-    CHECK(contains(replaced("${A"), "has a ${ without its }"));
+    CHECK(contains(replaced("${A"), "has an unmatched '${'"));
     CHECK(contains(replaced("${}"), "does not begin with a variable's name"));
     CHECK(contains(replaced("${1A}"), "does not begin with a variable's name"));
     CHECK(contains(replaced("${A:+x}"), "neither :- with a default nor :? with a message"));
     CHECK_FALSE(reference_problem("${B}"));
-    CHECK(contains(reference_problem("${B").value(), "without its }"));
+    CHECK(contains(reference_problem("${B").value(), "unmatched '${'"));
   }
 
   TEST_CASE("config references: an argument is unchanged by the launcher's own macros") {
@@ -157,11 +157,11 @@ TEST_SUITE("configuration keys") {
     CHECK(shape("max_restarts") == "a number");
     CHECK(shape("nproc_per_node") == "a number or one of auto, cpu, gpu");
     CHECK(shape("exit_code") == "one of torchrun, worker");
-    CHECK(shape("log_dir") == "a text");
-    CHECK(shape("signals_to_handle") == "a text or an array");
-    CHECK(shape("rdzv_conf") == "a text or an object");
-    CHECK(shape("redirects") == "a number or a text or an object");
-    CHECK(shape("nnodes") == "a number or a text");
+    CHECK(shape("log_dir") == "a string");
+    CHECK(shape("signals_to_handle") == "a string or an array");
+    CHECK(shape("rdzv_conf") == "a string or an object");
+    CHECK(shape("redirects") == "a number or a string or an object");
+    CHECK(shape("nnodes") == "a number or a string");
     CHECK(find_option("max_restarts")->section == ConfigSection::restart);
     CHECK(find_option("nproc_per_node")->section == ConfigSection::node);
     CHECK(find_option("tee")->section == ConfigSection::logs);

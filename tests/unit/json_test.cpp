@@ -72,25 +72,26 @@ TEST_SUITE("json") {
         {"{\"a\": 1,\n}", "1:8 : a comma before the end of the object"},
         {"[1,]", "1:3 : a comma before the end of the array"},
         {"{\"a\" 1}", "1:6 a: expected ':' after the key, found 1"},
-        {"{\"a\": {\"b\": x}}", "1:13 a.b: the word x is no value; texts need double quotes"},
-        {"[True]", "1:2 [0]: the word True is no value; did you mean true?"},
+        {"{\"a\": {\"b\": x}}",
+         "1:13 a.b: the word x is not a valid value; strings need double quotes"},
+        {"[True]", "1:2 [0]: the word True is not a valid value; did you mean true?"},
         {"version = 1", "1:1 : not JSON: expected {"},
         {"\xef\xbb\xbf{}",
          "1:1 : expected a value, found a byte order mark; save the file without it"},
         {"{a: 1}", "1:2 : expected a key in double quotes, found a"},
-        {"{'a': 1}", "1:2 : expected a key in double quotes, found '; texts need double quotes"},
+        {"{'a': 1}", "1:2 : expected a key in double quotes, found '; strings need double quotes"},
         {"{\n\"a\": [1", "2:8 a: the array that begins in line 2 is not closed"},
         {"[1 2]", "1:4 : expected ',' or ']', found 2"},
         {"{} {}", "1:4 : the document has ended, but { follows"},
         {"# no\n{}", "1:1 : expected a value, found a comment that is not of the form // ..."},
-        {"[01]", "1:2 [0]: 01 is no number as JSON writes them"},
-        {"[1.]", "1:2 [0]: 1. is no number as JSON writes them"},
-        {"[-]", "1:2 [0]: - is no number as JSON writes them"},
-        {"[\"a\nb\"]", "1:2 [0]: the text is not closed in its line"},
-        {"[\"\t\"]", "1:3 [0]: the control character tab (written \\t) is not allowed in a text"},
-        {"[\"\\x\"]", "1:3 [0]: there is no escape \\x; a backslash is written \\\\"},
+        {"[01]", "1:2 [0]: 01 is not a valid JSON number"},
+        {"[1.]", "1:2 [0]: 1. is not a valid JSON number"},
+        {"[-]", "1:2 [0]: - is not a valid JSON number"},
+        {"[\"a\nb\"]", "1:2 [0]: the string is not closed on its line"},
+        {"[\"\t\"]", "1:3 [0]: the control character tab (written \\t) is not allowed in a string"},
+        {"[\"\\x\"]", "1:3 [0]: unknown escape \\x; a backslash is written \\\\"},
         {"[\"\\u00g0\"]", "1:3 [0]: \\u is not followed by four hexadecimal digits"},
-        {"[\"\\u0000\"]", "1:3 [0]: \\u0000 ends every text that a program is given"},
+        {"[\"\\u0000\"]", "1:3 [0]: \\u0000 is not allowed: it would end the string"},
         {"[\"\\ud800\"]", "1:3 [0]: unpaired surrogate in a \\u escape"},
         {"[\"\xff\"]", "1:3 [0]: bytes that are not UTF-8"},
         {"[\"\xc0\xaf\"]", "1:3 [0]: bytes that are not UTF-8"},
@@ -113,19 +114,19 @@ TEST_SUITE("json") {
 
   TEST_CASE("json: size and depth and number of values and problems are limited") {
     CHECK(problem_in(std::string(kJsonBytesMax, ' ') + "1") ==
-          "1:1 : has 1048577 bytes, more than the 1048576 that are read");
+          "1:1 : has 1048577 bytes; the limit is 1048576");
     CHECK(parse_json(std::string(kJsonBytesMax - 1, ' ') + "1").problems.empty());
     const auto nested = [](int depth) {
       return std::string(static_cast<std::size_t>(depth), '[') +
              std::string(static_cast<std::size_t>(depth), ']');
     };
     CHECK(parse_json(nested(kJsonDepthMax + 1)).problems.empty());
-    CHECK(contains(problem_in(nested(kJsonDepthMax + 2)), "lies deeper than 16 levels"));
-    CHECK(contains(problem_in(nested(500'000)), "lies deeper than 16 levels"));
+    CHECK(contains(problem_in(nested(kJsonDepthMax + 2)), "is nested deeper than 16 levels"));
+    CHECK(contains(problem_in(nested(500'000)), "is nested deeper than 16 levels"));
     std::string many = "[0";
     for (int i = 2; i < kJsonValuesMax; ++i) many += ",0";
     CHECK(parse_json(many + "]").problems.empty());
-    CHECK(contains(problem_in(many + ",0]"), "is one more than the 100000 values"));
+    CHECK(contains(problem_in(many + ",0]"), "exceeds the limit of 100000 values"));
     std::string twins = "{\"a\":0";
     for (std::size_t i = 0; i < 2 * kJsonProblemsMax; ++i) twins += ",\"a\":0";
     CHECK(parse_json(twins + "}").problems.size() == kJsonProblemsMax);

@@ -184,18 +184,18 @@ TEST_SUITE("finding the own node") {
     auto clues = host("gpu1", {"10.0.0.2"});
     CHECK(found_in(kTwoNodes, clues) == "gpu1: its host name is gpu1");
     clues.node_rank = GivenValue{"1", "PET_NODE_RANK=1"};
-    CHECK(found_in(kTwoNodes, clues) == "gpu2.lan: PET_NODE_RANK=1 says so");
+    CHECK(found_in(kTwoNodes, clues) == "gpu2.lan: set by PET_NODE_RANK=1");
     clues.node_rank.reset();
     clues.node_name = GivenValue{"gpu2.lan", "--node_name=gpu2.lan"};
-    CHECK(found_in(kTwoNodes, clues) == "gpu2.lan: --node_name=gpu2.lan says so");
+    CHECK(found_in(kTwoNodes, clues) == "gpu2.lan: set by --node_name=gpu2.lan");
     const auto stranger = host("pod-7", {"192.168.0.1", "10.0.0.2"});
     CHECK(found_in(kTwoNodes, stranger, {{"SLURM_NODEID", "0"}}) ==
           "gpu2.lan: an interface has the address 10.0.0.2");
     CHECK(found_in(kTwoNodes, host("pod-7"), {{"SLURM_NODEID", "1"}}) ==
-          "gpu2.lan: SLURM_NODEID=1 says so");
+          "gpu2.lan: set by SLURM_NODEID=1");
     CHECK(
         found_in(kTwoNodes, host("pod-7"), {{"SLURM_NODEID", ""}, {"JOB_COMPLETION_INDEX", "0"}}) ==
-        "gpu1: JOB_COMPLETION_INDEX=0 says so");
+        "gpu1: set by JOB_COMPLETION_INDEX=0");
     // An index within a node, not among nodes.
     CHECK(contains(found_in(kTwoNodes, host("x"), {{"OMPI_COMM_WORLD_NODE_RANK", "0"}}),
                    "none of its nodes"));
@@ -211,13 +211,13 @@ TEST_SUITE("finding the own node") {
 
   TEST_CASE("own node: no or several matches are reported with the compared values") {
     CHECK(found_in(kTwoNodes, host("login", {"10.0.0.9"})) ==
-          "c.json: none of its nodes is this machine: it calls itself login and has the addresses "
-          "10.0.0.9, the file names gpu1 (10.0.0.1), gpu2.lan (10.0.0.2); --node_name says which "
-          "node this is");
+          "c.json: none of its nodes is this machine: its host names are login, its addresses "
+          "10.0.0.9; the file lists gpu1 (10.0.0.1), gpu2.lan (10.0.0.2); use --node_name to "
+          "select this node's entry");
     CHECK(found_in("{\"version\": 1, \"nodes\": [{\"name\": \"a.x\"},\n{\"name\": \"a.y\"}]}",
                    host("a")) ==
-          "c.json: this machine may be any of a.x (line 1), a.y (line 2); --node_name says which "
-          "node this is");
+          "c.json: this machine may be any of a.x (line 1), a.y (line 2); use --node_name to "
+          "select this node's entry");
     CHECK(contains(found_in(R"({"version": 1, "nodes": [{"name": "n[1-100]"}]})", host("x")),
                    "n1, n2, n3, n4, n5, n6, n7, n8, and 92 more"));
   }
@@ -226,14 +226,15 @@ TEST_SUITE("finding the own node") {
     auto clues = host("gpu1");
     clues.node_name = GivenValue{"gpu2.lam", "DDPRUN_NODE=gpu2.lam"};
     CHECK(found_in(kTwoNodes, clues) ==
-          "DDPRUN_NODE=gpu2.lam: c.json names no such node; did you mean gpu2.lan?");
+          "DDPRUN_NODE=gpu2.lam: c.json lists no such node; did you mean gpu2.lan?");
     clues.node_name = GivenValue{"unlike", "--node_name=unlike"};
     CHECK(found_in(kTwoNodes, clues) ==
-          "--node_name=unlike: c.json names no such node; it names gpu1, gpu2.lan");
+          "--node_name=unlike: c.json lists no such node; it lists gpu1, gpu2.lan");
     clues.node_name = GivenValue{"gpu1", "--node_name=gpu1"};
     clues.node_rank = GivenValue{"1", "PET_NODE_RANK=1"};
     CHECK(found_in(kTwoNodes, clues) ==
-          "--node_name=gpu1 is node 0 of c.json, which PET_NODE_RANK=1 contradicts");
+          "--node_name=gpu1 is node 0 of c.json, which PET_NODE_RANK=1 contradicts; remove one of "
+          "them");
     clues.node_name.reset();
     clues.node_rank = GivenValue{"2", "--node_rank=2"};
     CHECK(found_in(kTwoNodes, clues) ==

@@ -137,15 +137,15 @@ struct Refusal {
 
 const Refusal kRefusals[] = {
     {with_step("2", "gpu[001-002]", "4(x2)"),
-     "SLURM_STEP_TASKS_PER_NODE=4(x2): several ddprun are started on a node"},
+     "SLURM_STEP_TASKS_PER_NODE=4(x2): several ddprun processes were started on one node"},
     {with_step("2", "gpu[001-002]", "1,2"), "use srun --ntasks-per-node=1"},
-    {with_step("2", "gpu[001-002]", "12(x2)"), "--standalone makes this node a run of its own"},
-    {with_step("2", "gpu[001-00", "1(x2)"), "SLURM_STEP_NODELIST=gpu[001-00: has a '['"},
+    {with_step("2", "gpu[001-002]", "12(x2)"), "use --standalone to run on this node only"},
+    {with_step("2", "gpu[001-00", "1(x2)"), "SLURM_STEP_NODELIST=gpu[001-00: has an unmatched '['"},
     {with_step("2", "gpu[1-999999]", "1(x2)"), "stands for more than 16384 names"},
     {with_step("2", "gpu[001-003]", "1(x2)"), "names 3 nodes, SLURM_STEP_NUM_NODES 2"},
     {slurm({{"SLURM_NODEID", "2"}}), "SLURM_NODEID=2: there are 2 nodes"},
     {slurm({{"SLURM_NODEID", "x"}}), "SLURM_NODEID=x: is not an integer"},
-    {slurm({{"SLURM_NODEID", ""}}), "there is no SLURM_NODEID"},
+    {slurm({{"SLURM_NODEID", ""}}), "SLURM_NODEID is not set"},
     {slurm({{"SLURM_JOB_ID", "many"}}), "SLURM_JOB_ID=many: is not an integer"},
     {slurm({{"SLURM_JOB_NUM_NODES", "two"}}), "SLURM_JOB_NUM_NODES=two: is not an integer"},
 };
@@ -248,9 +248,9 @@ TEST_SUITE("scheduler") {
 
   TEST_CASE("scheduler: a pod without a headless service is reported before the search") {
     CHECK(answer({}, kTwoPods, "train-1")
-              .problem.find("the host name train-1 has no domain, so no other pod is known by its "
-                            "name: give the "
-                            "pods of the Job a subdomain") != std::string::npos);
+              .problem.find("the host name train-1 has no domain, so the other pods have no "
+                            "known names; give the pods of the Job a subdomain") !=
+          std::string::npos);
     const auto elsewhere = answer({"--rdzv_endpoint=host:29400"}, kTwoPods, "train-1");
     CHECK(elsewhere.problem == "");
     CHECK(elsewhere.options == "node_rank=1 rdzv_id=train");

@@ -97,7 +97,7 @@ TEST_SUITE("results of nodes over ssh") {
   }
 
   TEST_CASE("ssh results: the reason of a stop contains the numbers of nodes") {
-    CHECK(decide(of({kRunning, kAbsent})).reason == "only 1 node of at least 2 can take part");
+    CHECK(decide(of({kRunning, kAbsent})).reason == "only 1 of the required 2 nodes is available");
     auto facts = of({kAbsent, kRunning, kRunning}, 2);
     facts.host_name = "c1";
     CHECK(decide(facts).reason == "the rendezvous host c1 could not be started");

@@ -88,12 +88,12 @@ TEST_SUITE("ssh command") {
     CHECK(describe_no_answer(255, "ssh: No route to host", program) ==
           "ssh could not connect: No route to host");
     CHECK(describe_no_answer(127, "sh: not found", program) ==
-          "/opt/ddprun cannot be run there: sh: not found; ssh.program in the file says where "
-          "ddprun is");
+          "/opt/ddprun cannot be run there: sh: not found; set ssh.program in the file to the "
+          "path of ddprun");
     CHECK(contains(describe_no_answer(126, "", program), "/opt/ddprun cannot be run there"));
     CHECK(describe_no_answer(-9, "", program) == "ssh was killed by signal 9");
     CHECK(describe_no_answer(2, "no such option", program) ==
-          "ddprun there ended with exit code 2 before it answered: no such option");
+          "ddprun there ended with exit code 2 before it responded: no such option");
   }
 }
 
