@@ -182,10 +182,10 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
 
   void warn_of_rank() {
     report(
-        Warning{"--node_rank is missing: this node takes itself for node 0, although the "
+        Warning{"--node_rank is missing: this node uses 0, the rank of the node that hosts the "
                 "rendezvous at " +
                 store_text(plan_, plan_.store_port) +
-                " is elsewhere; each other node needs its own, --node_rank=1 and so on"});
+                "; give each other node its own rank, --node_rank=1 and so on"});
   }
 
   /// Workers on the coordinator's node must not outlive its term, even if this process is stopped.

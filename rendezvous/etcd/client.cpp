@@ -63,8 +63,8 @@ struct ExchangeFailure {
     }
     if (error != http::error::bad_version) return error.message();
     const auto foreign = membership::describe_foreign(first_bytes, "etcd");
-    return "what answers there " +
-           (foreign.empty() ? std::string("is no HTTP server, hence no etcd") : foreign);
+    return "the server that responds " +
+           (foreign.empty() ? std::string("is not an HTTP server, hence not etcd") : foreign);
   }
 };
 

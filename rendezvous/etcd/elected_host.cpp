@@ -220,7 +220,8 @@ class Election : public std::enable_shared_from_this<Election> {
   asio::awaitable<Found> make_way(Time not_before) {
     own_failures_ = 0;
     unreachable_ = "this node was elected to host the rendezvous and cannot be reached at " +
-                   own_address_ + ", not even from here (--local_addr gives another address)";
+                   own_address_ +
+                   ", not even from this machine; set --local_addr to another address";
     has_logged_ = true;
     write_log(log_, LogLevel::warn, unreachable_ + "; it resigns as coordinator");
     const auto term = term_;

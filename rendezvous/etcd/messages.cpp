@@ -21,7 +21,7 @@ constexpr std::size_t kQuotedBytesMax = 200;
 constexpr std::int64_t kSecondsMax = 366 * 86'400;
 
 Problem malformed(std::string_view text) {
-  return {"etcd gave an answer that is not understood: " +
+  return {"etcd sent a response that ddprun cannot parse: " +
           printable(text.substr(0, kQuotedBytesMax))};
 }
 
@@ -206,7 +206,7 @@ std::string error_in(unsigned status, std::string_view text) {
     }
   }
   if (status == 404) {
-    return "there is no v3 interface (404); etcd 3.4 or newer with its HTTP gateway is needed";
+    return "the v3 API is missing (404); use etcd 3.4 or newer with its HTTP gateway";
   }
   return "HTTP status " + std::to_string(status);
 }

@@ -117,7 +117,7 @@ void RunTrust::check_record(EtcdSnapshot& snapshot, const TransactionAnswer& ans
   if (snapshot.record->round >= round_ && snapshot.record->restarts >= restarts_) return;
   const auto key = std::find_if(answer.keys.begin(), answer.keys.end(),
                                 [&](const KeyValue& k) { return k.key == keys_.record(); });
-  report(*key, "is older than what the coordinator has told (round " +
+  report(*key, "is older than what the coordinator has sent (round " +
                    std::to_string(snapshot.record->round) + ", not " + std::to_string(round_) +
                    "); restrict write access to etcd");
   snapshot.record.reset();

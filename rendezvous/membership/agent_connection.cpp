@@ -39,7 +39,7 @@ std::string AgentConnection::end_reason() const {
   if (const auto foreign = describe_foreign(first_bytes); !foreign.empty()) return "it " + foreign;
   if (!first_bytes.empty()) return channel_.end_reason();
   return channel_.end_reason() +
-         " before it sent anything: it is another program, such as a torchrun, or ending";
+         " before it sent anything: it is another program, such as torchrun, or is ending";
 }
 
 }  // namespace ddprun::membership

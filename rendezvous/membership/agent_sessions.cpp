@@ -255,8 +255,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
   /// Logs at powers of two only, which bounds the size of the log.
   void warn(std::uint64_t& count, const std::string& what) {
     if (!std::has_single_bit(++count)) return;
-    const std::string times =
-        count == 1 ? "" : " (number " + std::to_string(count) + " of its kind)";
+    const std::string times = count == 1 ? "" : " (" + std::to_string(count) + " times so far)";
     write_log(log_, LogLevel::warn, "rendezvous: " + what + times);
   }
 

@@ -382,7 +382,7 @@ std::optional<Message> MessageReader<Message>::next() {
   const std::string_view bytes = rest.substr(sizeof(std::uint32_t), length);
   Reader reader(bytes.substr(1));
   auto message = read_alternative<Message>(static_cast<unsigned char>(bytes.front()), reader);
-  if (!message) problem_ = "sent bytes that are no message of an agent";
+  if (!message) problem_ = "sent bytes that are not an agent's message";
   read_bytes_ += whole;
   return message;
 }

@@ -53,8 +53,8 @@ bool ConnectionAttempts::tolerates_refusal(Time now) {
 std::string ConnectionAttempts::give_up_reason() const {
   const std::string end = "; gave up after " + seconds_text(give_up_after_);
   if (loss_.empty()) return last_problem_ + end + " (join_timeout)";
-  return "the rendezvous was lost (" + loss_ + ") and could not be had again: " + last_problem_ +
-         end + " (rejoin_timeout)";
+  return "the rendezvous was lost (" + loss_ +
+         ") and could not be reached again: " + last_problem_ + end + " (rejoin_timeout)";
 }
 
 Time ConnectionAttempts::next(Time now) {

@@ -120,7 +120,7 @@ void Coordination::on_message(NodeId id, const Join& join) {
   if (const auto former = roster_.former_of(join)) {
     if (join.connection < roster_.find(*former)->join.connection) return close(id);
     close(*former);
-    lose(*former, "it has come back over another connection");
+    lose(*former, "it has reconnected");
   }
   admit(id, join);
 }

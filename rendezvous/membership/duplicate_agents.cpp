@@ -4,10 +4,12 @@ namespace ddprun::membership {
 
 namespace {
 
-constexpr const char* kNamesake = "another agent of that name";
+std::string namesake(const Join& join) {
+  return "another agent named " + join.name;
+}
 
 std::string taken_rank(const Join& join, const std::string& holder) {
-  return "--node_rank=" + std::to_string(join.node_rank) + " is that of " + holder;
+  return "--node_rank=" + std::to_string(join.node_rank) + " is taken by " + holder;
 }
 
 }  // namespace
@@ -19,12 +21,11 @@ std::optional<DuplicateAgents::Claim> DuplicateAgents::claim(NodeId id, const Jo
   const auto& other = *roster.find(*holder);
   std::string reason;
   if (other.is_leaving) {
-    reason = taken_rank(join, other.join.name + ", which leaves; this one waits until it has gone");
+    reason = taken_rank(join, other.join.name + ", which is leaving; waiting until it has left");
   } else if (other.join.name == join.name) {
-    reason = taken_rank(
-        join, std::string(kNamesake) + "; this one waits until it is known whether that lives");
+    reason = taken_rank(join, namesake(join) + "; waiting to see whether that agent is alive");
   } else {
-    return Claim{.reason = taken_rank(join, other.join.name + " already")};
+    return Claim{.reason = taken_rank(join, other.join.name)};
   }
   if (waiting_.empty()) next_notice_ = now + pause_;
   waiting_.insert_or_assign(id, Duplicate{join, *holder, now, reason});
@@ -60,8 +61,7 @@ DuplicateAgents::ContentionResult DuplicateAgents::resolve(const Roster& roster,
 }
 
 std::string DuplicateAgents::refusal(const Join& join) {
-  return taken_rank(
-      join, std::string(kNamesake) + ", which is alive: has ddprun been started twice there?");
+  return taken_rank(join, namesake(join) + ", which is alive; give each node its own --node_rank");
 }
 
 /// Heartbeats that the network delayed arrive together.

@@ -55,7 +55,7 @@ std::string describe_foreign(std::string_view first_bytes, const std::string& wa
     const auto known = std::min(first_bytes.size(), signature.begin.size());
     const bool is_enough = known >= std::min(kSignatureBytesMin, signature.begin.size());
     if (is_enough && first_bytes.substr(0, known) == signature.begin.substr(0, known)) {
-      return signature.name + (", no " + wanted);
+      return signature.name + (", not " + wanted);
     }
   }
   const bool expects_tls = first_bytes.substr(0, kTls.size()) == kTls;

@@ -14,9 +14,9 @@ namespace ddprun::membership {
 inline constexpr std::size_t kFirstBytesMax = 16;
 
 /// Returns a predicate of the server that sent these bytes instead of the one `wanted`: "is an HTTP
-/// server, no rendezvous of ddprun". Empty if it is not recognised.
+/// server, not a ddprun rendezvous". Empty if it is not recognised.
 std::string describe_foreign(std::string_view first_bytes,
-                             const std::string& wanted = "rendezvous of ddprun");
+                             const std::string& wanted = "a ddprun rendezvous");
 
 /// Remedy if a torchrun uses the address of a run of ddprun.
 inline constexpr const char* kNoTorchrun =

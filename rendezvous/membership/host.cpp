@@ -64,7 +64,7 @@ void warn_of_address(const StoreEndpoint& endpoint, const Log& log) {
   std::erase_if(own, is_loopback);
   write_log(log, LogLevel::warn,
             "rendezvous at " + to_string(endpoint) + ": " + kMeantToHost +
-                ", but the address is none of this machine's (" + listed(std::move(own)) +
+                ", but the address is not one of this machine's (" + listed(std::move(own)) +
                 "); without a forwarded port the other nodes cannot connect; check "
                 "--rdzv_endpoint, --node_rank and is_host");
 }
@@ -136,7 +136,7 @@ std::string hosting_note(const StoreEndpoint& rendezvous, std::uint16_t store_po
   const std::string note = "this node hosts the rendezvous ";
   // Logged, since two machines that both host a loopback address never meet.
   const std::string reach =
-      is_loopback_by_name(rendezvous.host) ? ", where only this machine gets to it" : "";
+      is_loopback_by_name(rendezvous.host) ? ", reachable only from this machine" : "";
   if (store_port == rendezvous.port)
     return note + "and the store at " + to_string(rendezvous) + reach;
   return note + "at " + to_string(rendezvous) + " and the store at " +
@@ -146,7 +146,7 @@ std::string hosting_note(const StoreEndpoint& rendezvous, std::uint16_t store_po
 void warn_of_openness(const StoreEndpoint& endpoint, const Log& log) {
   write_log(log, LogLevel::warn,
             "rendezvous at " + to_string(endpoint) +
-                ": the name is no address that this machine can listen at alone, so any machine "
+                ": this machine cannot listen on the address of this name only, so any machine "
                 "that reaches one of its addresses can take part in the run");
 }
 

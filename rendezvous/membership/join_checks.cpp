@@ -42,8 +42,7 @@ std::string other_config(const Join& join, const Settings& settings) {
   }
   if (settings.config_hash.empty()) {
     return "the node that joins has a configuration file (--config), the one that hosts the "
-           "rendezvous has "
-           "none";
+           "rendezvous has none";
   }
   return "the configuration file (--config) is another one than on the node that hosts the "
          "rendezvous";
@@ -101,7 +100,7 @@ Problem objection_to_name(const std::string& name, const Settings& settings) {
   if (most == 0 || bytes <= most) return std::nullopt;
   return "the node's name takes " + std::to_string(bytes) +
          " bytes of what is recorded of the run in etcd (at most " + std::to_string(most) +
-         ", so that " + counted_nodes(settings.nodes_max) + " fit; --local_addr gives another)";
+         ", so that " + counted_nodes(settings.nodes_max) + " fit; set another with --local_addr)";
 }
 
 Problem objection_to(const Join& join, const Settings& settings) {

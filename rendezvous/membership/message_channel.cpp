@@ -87,13 +87,13 @@ struct MessageChannel::State {
       if (std::get<0>(ready) && !self->is_closing) break;
     }
     self->is_flushing = false;
-    if (self->is_closing) self->end("it was closed here");
+    if (self->is_closing) self->end("it was closed by this side");
   }
 
   static asio::awaitable<void> flush_and_end(std::shared_ptr<State> self) {
     auto rest = flush_rest(self);
     co_await with_deadline(std::move(rest), Deadline::after(kFlushTimeout));
-    self->end("it was closed here");
+    self->end("it was closed by this side");
   }
 };
 
@@ -136,7 +136,7 @@ void MessageChannel::close() {
   State& state = *state_;
   if (!state.socket.is_open() || state.is_closing) return;
   state.is_closing = true;
-  if (state.flush()) return state.end("it was closed here");
+  if (state.flush()) return state.end("it was closed by this side");
   // Cancels the read; the sending coroutine continues.
   boost::system::error_code ignored;
   state.socket.cancel(ignored);

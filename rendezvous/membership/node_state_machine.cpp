@@ -24,6 +24,14 @@ bool has_place_of(const Join& self, const RoundFormed& round) {
   return own.local_world_size == self.local_world_size && own.role == self.role;
 }
 
+/// Returns "its connection was closed (at a:1)" for "the rendezvous at a:1: its connection was
+/// closed", and other reasons unchanged, for use after "the rendezvous is lost: ".
+std::string reason_of_loss(const std::string& reason, const std::string& rendezvous) {
+  constexpr std::string_view kName = "the rendezvous ";
+  if (!rendezvous.starts_with(kName) || !reason.starts_with(rendezvous + ": ")) return reason;
+  return reason.substr(rendezvous.size() + 2) + " (" + rendezvous.substr(kName.size()) + ")";
+}
+
 }  // namespace
 
 NodeStateMachine::NodeStateMachine(Join join, const Settings& settings, Time now)
@@ -93,8 +101,8 @@ void NodeStateMachine::on_event(const JoinRejected& rejected) {
   if (join_.last_round < 0 && outcome.scope == OutcomeScope::run) {
     const bool is_good = outcome.result == RunResult::succeeded;
     actions_.emplace_back(Announce{
-        "the run \"" + join_.run_id + "\" has " + (is_good ? "succeeded" : "ended") +
-            " already, without this node: nothing is run here, and the outcome of that run is "
+        "the run \"" + join_.run_id + "\" has already " + (is_good ? "succeeded" : "ended") +
+            " without this node; no workers are started here, and the outcome of that run is "
             "reported; a new run needs another --rdzv_id, since etcd keeps the outcome for " +
             seconds_text(memory_) + " after the end (twice rejoin_timeout)",
         true});
@@ -116,9 +124,9 @@ void NodeStateMachine::lose_connection(const std::string& reason) {
   }
   if (interruption_) return on_message(Finish{*interruption_});
   if (had_joined) {
-    const auto loss = reason + absence();
-    attempts_.rejoin(loss, now_);
-    actions_.emplace_back(Announce{"the rendezvous is lost: " + loss, true});
+    attempts_.rejoin(reason + absence(), now_);
+    actions_.emplace_back(Announce{
+        "the rendezvous is lost: " + reason_of_loss(reason, rendezvous_) + absence(), true});
   }
   if (has_workers_) {
     actions_.emplace_back(EndWorkers{"the rendezvous is lost", true});
@@ -201,8 +209,8 @@ std::string NodeStateMachine::silence() const {
   using Tenths = std::chrono::duration<std::int64_t, std::deci>;
   const auto waited = std::chrono::round<Tenths>(answer_end_ - answer_begin_);
   if (waited == Tenths(0) && !attempts_.last_problem().empty()) return attempts_.last_problem();
-  return rendezvous_ + " takes connections but has not answered for " + seconds_text(waited) +
-         ": it hangs, or is something else, such as a torchrun";
+  return rendezvous_ + " accepts connections but has not responded for " + seconds_text(waited) +
+         ": it hangs or is another program, such as torchrun";
 }
 
 void NodeStateMachine::on_event(const NodeTimePassed&) {
@@ -242,7 +250,7 @@ void NodeStateMachine::on_message(const NextRound& next) {
 void NodeStateMachine::on_message(const RoundFormed& round) {
   if (!has_place_of(join_, round)) {
     actions_.emplace_back(Disconnect{});
-    return lose_connection("it formed a round without a place for this node");
+    return lose_connection("it formed a round that excludes this node");
   }
   // Ignore a round that has started already, or that starts while workers are left.
   if (has_workers_ || round.round <= join_.last_round) {

@@ -37,8 +37,8 @@ std::string describe_missing(const std::vector<std::string>& present,
 std::string describe_waiting(const std::vector<std::string>& present,
                              const std::vector<std::string>& last_round, const Settings& settings) {
   const auto count = static_cast<int>(present.size());
-  return counted_nodes(count) + " of at least " + std::to_string(settings.nodes_min) +
-         (count == 1 ? " is here" : " are here") +
+  return std::to_string(count) + " of at least " + counted_nodes(settings.nodes_min) +
+         (count == 1 ? " has joined" : " have joined") +
          (present.empty() ? "" : " (" + listed(present) + ")") +
          describe_missing(present, last_round, settings);
 }
@@ -56,7 +56,7 @@ std::string describe_shortage(const std::vector<std::string>& present,
                               const std::vector<std::string>& last_round,
                               const Settings& settings) {
   return "only " + std::to_string(present.size()) + " of at least " +
-         std::to_string(settings.nodes_min) + " nodes came within " +
+         std::to_string(settings.nodes_min) + " nodes joined within " +
          seconds_text(settings.join_timeout) + " (join_timeout)" +
          (present.empty() ? "" : ": " + listed(present)) +
          describe_missing(present, last_round, settings);
@@ -74,10 +74,10 @@ std::string describe_probing_again(Time::duration left) {
 }
 
 std::string describe_hold_back(const std::string& node, const FlappingNodes& flapping) {
-  return "this node has come and gone, or was left out because of a cut, " +
+  return "this node has joined and left, or was excluded because of a cut, " +
          std::to_string(flapping.count(node)) + " times in a row, each time within " +
          seconds_text(kLongStay) + "; the other nodes continue without it for up to " +
-         seconds_text(flapping.hold_back(node)) + " before it may disturb them again";
+         seconds_text(flapping.hold_back(node)) + " before it may rejoin";
 }
 
 std::string describe_release(std::vector<std::string> others, const Settings& settings) {
@@ -88,7 +88,7 @@ std::string describe_release(std::vector<std::string> others, const Settings& se
 
 std::string describe_full_round(std::size_t nodes, int nodes_max) {
   return "the round has " + counted_nodes(static_cast<int>(nodes)) + " of at most " +
-         std::to_string(nodes_max) + "; this one waits to take the place of another";
+         std::to_string(nodes_max) + "; this one waits to replace another";
 }
 
 }  // namespace ddprun::membership

@@ -13,8 +13,8 @@
 
 namespace ddprun::membership {
 
-/// "2 nodes of at least 3 are here (a, b); c was in the last round and has not come back"; before
-/// the first round, lists the missing expected nodes.
+/// "2 of at least 3 nodes have joined (a, b); c was in the last round and has not come back";
+/// before the first round, lists the missing expected nodes.
 std::string describe_waiting(const std::vector<std::string>& present,
                              const std::vector<std::string>& last_round, const Settings& settings);
 
@@ -23,7 +23,7 @@ std::string describe_waiting(const std::vector<std::string>& present,
                              const std::vector<std::string>& last_round, const Settings& settings,
                              Time::duration left);
 
-/// The text at the end of the join timeout: "only 1 of at least 3 nodes came within 600 s
+/// The text at the end of the join timeout: "only 1 of at least 3 nodes joined within 600 s
 /// (join_timeout): a; missing: b, c".
 std::string describe_shortage(const std::vector<std::string>& present,
                               const std::vector<std::string>& last_round, const Settings& settings);

@@ -27,8 +27,9 @@ std::optional<std::string> Refusals::add(const std::string& name, const std::str
   if (!std::has_single_bit(count)) return std::nullopt;
   const auto number = std::to_string(count);
   const auto line = refused(name, address) + ": " + reason;
-  if (!is_kept) return line + " (number " + number + " beyond those that are counted by node)";
-  return count == 1 ? line : line + " (number " + number + " of its kind)";
+  if (!is_kept)
+    return line + " (" + number + " times so far, of nodes that are not counted one by one)";
+  return count == 1 ? line : line + " (" + number + " times so far)";
 }
 
 void Refusals::forget(const std::string& name) {

@@ -15,6 +15,12 @@ std::chrono::milliseconds delay_after(int fast_failures, const RestartSettings& 
   return std::min(delay, settings.longest_delay);
 }
 
+std::string describe_limit(int max_restarts) {
+  if (max_restarts == 0) return "--max_restarts is 0";
+  if (max_restarts == 1) return "the only restart is used";
+  return "all " + std::to_string(max_restarts) + " restarts are used";
+}
+
 }  // namespace
 
 std::optional<int> restarts_left(int used, const RestartSettings& settings) {
@@ -35,9 +41,7 @@ BudgetDecision spend_restart(const RestartHistory& history, const std::string& c
   }
   const int used = has_window ? static_cast<int>(after.recent.size()) : history.restarts;
   if (used >= settings.max_restarts) {
-    const auto number = std::to_string(settings.max_restarts);
-    decision.reason = cause + (settings.max_restarts == 0 ? "; --max_restarts is " + number
-                                                          : "; no restarts left of " + number);
+    decision.reason = cause + "; " + describe_limit(settings.max_restarts);
     return decision;
   }
   decision.may_restart = true;
@@ -47,8 +51,8 @@ BudgetDecision spend_restart(const RestartHistory& history, const std::string& c
   decision.reason = cause + "; restart " + std::to_string(used + 1) + " of " +
                     std::to_string(settings.max_restarts);
   if (decision.delay.count() > 0) {
-    decision.reason += " after a pause, since it was fast failure number " +
-                       std::to_string(after.fast_failures) + " in a row";
+    decision.reason +=
+        ", delayed after " + std::to_string(after.fast_failures) + " fast failures in a row";
   }
   return decision;
 }

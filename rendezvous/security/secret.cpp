@@ -91,10 +91,10 @@ Secret Secret::from_bytes(std::string bytes, const std::string& origin) {
   auto& kept = secret.bytes_;
   while (!kept.empty() && (kept.back() == '\n' || kept.back() == '\r')) kept.pop_back();
   if (kept.size() < kSecretBytesMin || kept.size() > kSecretBytesMax) {
-    refuse(origin, "a secret has from " + std::to_string(kSecretBytesMin) + " to " +
-                       std::to_string(kSecretBytesMax) + " bytes, this has " +
+    refuse(origin, "a secret must be " + std::to_string(kSecretBytesMin) + " to " +
+                       std::to_string(kSecretBytesMax) + " bytes long; this one has " +
                        (kept.size() > kSecretBytesMax ? "more" : std::to_string(kept.size())) +
-                       " ('ddprun keygen FILE' writes a good one)");
+                       "; create one with 'ddprun keygen FILE'");
   }
   return secret;
 }

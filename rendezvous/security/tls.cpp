@@ -170,7 +170,7 @@ class TlsSession::Impl {
     while (!bytes.empty()) {
       const auto part = static_cast<int>(std::min<std::size_t>(bytes.size(), INT_MAX));
       const int taken = ssl_.BIO_write(incoming_, bytes.data(), part);
-      if (taken <= 0) return fail("memory is short");
+      if (taken <= 0) return fail("out of memory");
       bytes.remove_prefix(static_cast<std::size_t>(taken));
     }
   }

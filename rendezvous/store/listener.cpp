@@ -40,8 +40,9 @@ Addresses look_up(const StoreEndpoint& endpoint) {
   const int error =
       ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
   if (error != 0) {
-    throw Error(Errc::usage, "store at " + to_string(endpoint) + ": cannot look up " +
-                                 endpoint.host + ": " + ::gai_strerror(error));
+    throw Error(Errc::usage, "store: cannot look up " + endpoint.host + ": " +
+                                 ::gai_strerror(error) +
+                                 "; check --master_addr and --rdzv_endpoint");
   }
   return {found, &::freeaddrinfo};
 }

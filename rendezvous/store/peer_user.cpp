@@ -153,7 +153,7 @@ PeerUser PeerUsers::of(int fd) {
   const Socket socket = find(*peer, *own);
   if (socket.kind == Socket::Kind::owned && stands_for_others(socket.user)) {
     return UnknownUser{"user " + std::to_string(socket.user) +
-                       " stands for all that have no number in this user namespace"};
+                       " stands for all users that are not mapped in this user namespace"};
   }
   if (socket.kind == Socket::Kind::owned) return LocalUser{socket.user};
   if (socket.kind == Socket::Kind::closed)
@@ -163,8 +163,7 @@ PeerUser PeerUsers::of(int fd) {
   if (is_here && !*is_here) return OtherMachine{};
   if (socket.kind == Socket::Kind::missing)
     return UnknownUser{"its socket has been closed or is in another network namespace"};
-  return UnknownUser{"neither INET_DIAG nor /proc/net/tcp tells of it: " +
-                     error_text(socket.error)};
+  return UnknownUser{"neither INET_DIAG nor /proc/net/tcp reports it: " + error_text(socket.error)};
 }
 
 bool PeerUsers::stands_for_others(uid_t user) {

@@ -64,7 +64,8 @@ std::string StoreConnection::greet(Deadline deadline) {
   Transfer transfer = socket_.send(greeting, deadline);
   if (transfer.is_done()) transfer = socket_.receive(answer, sizeof answer, deadline);
   if (!transfer.is_done()) return "greeting: " + transfer.describe();
-  if (wire::load_integer<std::uint32_t>(answer) != nonce) return "what listens there is no store";
+  if (wire::load_integer<std::uint32_t>(answer) != nonce)
+    return "the server that listens there is not a store";
   return {};
 }
 

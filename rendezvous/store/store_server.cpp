@@ -180,7 +180,8 @@ void StoreServer::Impl::admit(int fd) {
 void StoreServer::Impl::refuse(int fd, const LocalUser& user) {
   ::close(fd);
   warn(counts_.unauthorized, "refused a connection of user " + std::to_string(user.id) +
-                                 ", which runs no worker" + std::string(kAdmitAll));
+                                 "; no worker of this run runs as that user" +
+                                 std::string(kAdmitAll));
 }
 
 void StoreServer::Impl::refuse(int fd, const UnknownUser& user) {
@@ -201,7 +202,8 @@ bool StoreServer::Impl::admits_address(int fd) {
   if (options_.admits_address(address)) return true;
   warn(counts_.unauthorized,
        "refused a connection from " + address +
-           ", where no node of the run is; if it is a torchrun, start that node with ddprun");
+           ", which is not the address of a node of this run; if torchrun runs there, start "
+           "that node with ddprun");
   return false;
 }
 
@@ -337,9 +339,10 @@ void StoreServer::Impl::deliver(std::vector<Delivery> replies) {
       notified_bytes += notification->bytes();
       if (notified_bytes > limits.unread_bytes_max ||
           bytes() + notification->bytes() > limits.bytes_max) {
-        close_for(*session, counts_.slow_readers,
-                  "watches a key with too many watchers for its value (at most " +
-                      std::to_string(limits.unread_bytes_max) + " bytes together)");
+        close_for(
+            *session, counts_.slow_readers,
+            "watches a key whose value, sent to all its watchers, exceeds the limit (at most " +
+                std::to_string(limits.unread_bytes_max) + " bytes together)");
         continue;
       }
     }
@@ -441,7 +444,7 @@ void StoreServer::Impl::close_for(StoreSession& session, std::uint64_t& count,
 void StoreServer::Impl::warn(std::uint64_t& count, const std::string& what) {
   // Logs at powers of two only, which bounds the size of the log.
   if (!std::has_single_bit(++count)) return;
-  const std::string times = count == 1 ? "" : " (number " + std::to_string(count) + " of its kind)";
+  const std::string times = count == 1 ? "" : " (" + std::to_string(count) + " times so far)";
   write_log(options_.log, LogLevel::warn,
             "store at " + to_string(endpoint()) + ": " + what + times);
 }

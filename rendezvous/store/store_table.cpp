@@ -262,7 +262,7 @@ std::optional<std::int64_t> StoreTable::Apply::counter(const std::string& key) {
   const std::string* const value = table.values_.find(key);
   if (value == nullptr) return 0;
   const auto number = parse_counter(*value);
-  if (!number) refuse("counts in " + key + ", whose value is not a number");
+  if (!number) refuse("adds to " + key + ", whose value is not a number");
   return number;
 }
 

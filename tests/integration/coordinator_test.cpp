@@ -163,7 +163,7 @@ TEST_SUITE("coordinator") {
         {kOpening + big, "sent a message of 2147483647 bytes (at most 4096)"},
         {kOpening + std::string(4, '\0'), "sent a message of 0 bytes (at most 4096)"},
         {kOpening + bytes_of(Join{.run_id = std::string(5000, 'x')}), "bytes (at most 4096)"},
-        {kOpening + std::string("\1\0\0\0\7", 5), "sent bytes that are no message of an agent"},
+        {kOpening + std::string("\1\0\0\0\7", 5), "sent bytes that are not an agent's message"},
         {kOpening + bytes_of(Heartbeat{}), "did not begin by joining"},
         {kOpening + bytes_of(join_as("x")) + big, "2147483647 bytes (at most 4194304)"},
         {kOpening + bytes_of(join_as("x")) + bytes_of(join_as("x")), "joined twice"},
@@ -239,7 +239,7 @@ TEST_SUITE("coordinator") {
     CHECK(warnings.size() == 6);  // 1, 2, 4, ... 32
     CHECK(warnings.front() ==
           "rendezvous: 127.0.0.1 did not join within 0.5 s; its connection was closed");
-    CHECK(warnings.back().ends_with("(number 32 of its kind)"));
+    CHECK(warnings.back().ends_with("(32 times so far)"));
   }
 
   TEST_CASE("coordinator: a silent node is lost when its lease expires") {

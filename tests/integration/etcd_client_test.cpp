@@ -110,16 +110,17 @@ struct Bad {
 };
 
 const Bad kBad[] = {
-    {"hello, this is no etcd\r\n\r\n", "what answers there is no HTTP server, hence no etcd"},
-    {"SSH-2.0-OpenSSH_9.2\r\n", "what answers there is an ssh server, no etcd"},
-    {"-ERR unknown command 'POST'\r\n", "what answers there is a Redis server, no etcd"},
+    {"hello, this is no etcd\r\n\r\n",
+     "the server that responds is not an HTTP server, hence not etcd"},
+    {"SSH-2.0-OpenSSH_9.2\r\n", "the server that responds is an ssh server, not etcd"},
+    {"-ERR unknown command 'POST'\r\n", "the server that responds is a Redis server, not etcd"},
     {"HTTP/1.1 200 OK\r\n", "partial message"},
     {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", "partial message"},
     {"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "body limit exceeded"},
     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n", "body limit exceeded"},
     {"HTTP/1.1 200 OK\r\nX: " + std::string(20'000, 'x') + "\r\n\r\n", "header limit exceeded"},
-    {ok("no json"), "etcd gave an answer that is not understood: no json"},
-    {ok("{}"), "etcd gave an answer that is not understood: {}"},
+    {ok("no json"), "etcd sent a response that ddprun cannot parse: no json"},
+    {ok("{}"), "etcd sent a response that ddprun cannot parse: {}"},
     {"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "etcd 3.4 or newer"},
     {"HTTP/1.1 400 Bad Request\r\nContent-Length: 13\r\n\r\n{\"error\":\"x\"}", ": x"},
 };

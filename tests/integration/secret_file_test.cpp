@@ -81,7 +81,7 @@ TEST_SUITE("secret file") {
     CHECK(read_secret(folder / "secret", "it").bytes() == std::string(32, 'x'));
     for (const auto& bytes : {std::string(31, 'x'), std::string(31, 'x') + "\n\n", std::string()}) {
       CHECK(taken(bytes).starts_with(
-          "--secret_file=run.key: a secret has from 32 to 4096 bytes, this has " +
+          "--secret_file=run.key: a secret must be 32 to 4096 bytes long; this one has " +
           std::to_string(bytes.find_last_of('x') + 1)));
     }
     CHECK(taken(std::string(4097, 'x')).find("this has more") != std::string::npos);

@@ -44,9 +44,10 @@ TEST_SUITE("store admission") {
     CHECK(is_served(own));
     CHECK(store.stats().unauthorized == 1);
     REQUIRE(store.warnings().size() == 1);
-    CHECK(store.warnings()[0].ends_with(
-        ": refused a connection of user 54321, which runs no worker; --rdzv_conf=check_users=0 "
-        "admits all users"));
+    CHECK(
+        store.warnings()[0].ends_with(": refused a connection of user 54321; no worker of this run "
+                                      "runs as that user; --rdzv_conf=check_users=0 "
+                                      "admits all users"));
   }
 
   TEST_CASE("store admission: the user is checked before the other protocol of a shared port") {
@@ -130,10 +131,10 @@ TEST_SUITE("store admission") {
     CHECK(stats.unauthorized == 2);
     CHECK(stats.connections == 1);
     REQUIRE(store.warnings().size() == 2);
-    CHECK(
-        store.warnings()[0].ends_with(": refused a connection from 127.0.0.1, where no node of the "
-                                      "run is; if it is a torchrun, start "
-                                      "that node with ddprun"));
+    CHECK(store.warnings()[0].ends_with(
+        ": refused a connection from 127.0.0.1, which is not the "
+        "address of a node of this run; if torchrun runs there, start "
+        "that node with ddprun"));
   }
 
   TEST_CASE("store admission: a dual-stack listener checks IPv4 addresses in IPv4 notation") {

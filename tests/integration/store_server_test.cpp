@@ -131,7 +131,7 @@ TEST_SUITE("store server") {
     CHECK(server.warnings().size() == 4);
     CHECK(any_contains(server.warnings(), "sent the unknown operation code 71"));
     CHECK(any_contains(server.warnings(), "store at 127.0.0.1:"));
-    CHECK(any_contains(server.warnings(), "(number 8 of its kind)"));
+    CHECK(any_contains(server.warnings(), "(8 times so far)"));
   }
 
   TEST_CASE("store: a port scan leaves no state") {
@@ -150,7 +150,7 @@ TEST_SUITE("store server") {
     client.send(store_greeting() + store_request(wire::Add{"/text", 1}));
     CHECK(client.is_closed_by_server());
     CHECK(store.get("text", soon()) == "abc");
-    CHECK(any_contains(server.warnings(), "counts in /text, whose value is not a number"));
+    CHECK(any_contains(server.warnings(), "adds to /text, whose value is not a number"));
   }
 
   TEST_CASE("store: the silent second connection of an old client stays open") {

@@ -160,7 +160,7 @@ TEST_SUITE("elections") {
     workers.open("go.1");
     CHECK(nodes.second.wait() == 1);
     CHECK(nodes.third.wait() == 1);
-    CHECK(contains(nodes.second.output(), "no restarts left of 1"));
+    CHECK(contains(nodes.second.output(), "the only restart is used"));
     CHECK(nodes.host.wait() == -SIGKILL);
     run.check_that_nothing_is_left(workers);
   }

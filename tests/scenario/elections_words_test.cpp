@@ -19,8 +19,8 @@ TEST_SUITE("election messages") {
     CHECK(again.wait() == 0);
     CHECK_FALSE(contains(again.output(), "at work"));
     CHECK(contains(again.output(),
-                   "warning node 127.0.0.2: the run \"run\" has succeeded already, without this "
-                   "node: nothing is run here"));
+                   "warning node 127.0.0.2: the run \"run\" has already succeeded without this "
+                   "node; no workers are started here"));
     CHECK(contains(again.output(),
                    "a new run needs another --rdzv_id, since etcd keeps the outcome for "));
   }

@@ -151,7 +151,7 @@ TEST_SUITE("forged values in etcd") {
     CHECK(nodes.third.wait() == 1);
     const auto output = nodes.second.output() + nodes.third.output();
     CHECK(
-        contains(output, ignored(kKeys.record()) + "is older than what the coordinator has told"));
+        contains(output, ignored(kKeys.record()) + "is older than what the coordinator has sent"));
     run.check_that_nothing_is_left(workers);
   }
 

@@ -141,7 +141,7 @@ class InterruptTest(unittest.TestCase):
     def test_ctrl_c_on_a_spare(self):
         host, node = self.pair()
         spare = self.start(4)
-        self.wait_for(spare, "waits to take the place of another")
+        self.wait_for(spare, "waits to replace another")
         self.interrupt(spare)
         (self.folder / "go").touch()
         for each in (host, node):

@@ -271,7 +271,7 @@ TEST_SUITE("network") {
     CHECK(answer(2) == "8 bytes\n");
     CHECK(answer(3) == "0 bytes\n");
     REQUIRE(host->read_until_contains("refused a connection from " + network.address(3) +
-                                      ", where no node of the run is"));
+                                      ", which is not the address of a node of this run"));
     write_file(folder / "done", "");
     CHECK(host->wait() == 0);
     CHECK(other->wait() == 0);

@@ -190,7 +190,7 @@ TEST_SUITE("nodes") {
     auto& second = cluster.start(3);
     REQUIRE(second.read_until_contains("rank 1 of 2, node 1 of 2, restarts 0."));
     auto& spare = cluster.start(4);
-    REQUIRE(spare.read_until_contains("this one waits to take the place of another"));
+    REQUIRE(spare.read_until_contains("this one waits to replace another"));
     second.signal(SIGKILL);
     REQUIRE(spare.read_until_contains("rank 1 of 2, node 1 of 2, restarts 0."));
     write_file(folder / "done", "");
@@ -247,7 +247,7 @@ TEST_SUITE("nodes") {
     auto& host = cluster.start(2);
     CHECK(host.wait() == 1);
     CHECK(contains(host.output(),
-                   "only 1 of at least 2 nodes came within 0.5 s (join_timeout): 127.0.0.2"));
+                   "only 1 of at least 2 nodes joined within 0.5 s (join_timeout): 127.0.0.2"));
   }
 
   TEST_CASE("nodes: a node of another run gets the difference") {

@@ -38,7 +38,7 @@ std::vector<std::string> static_node(int number, const FreePort& port) {
 
 /// Waits until the host has joined its own rendezvous: nodes started from now on join after it.
 bool has_come_first(Program& host) {
-  return host.read_until_contains("1 node of at least 2 is here (127.0.0.2)");
+  return host.read_until_contains("1 of at least 2 nodes has joined (127.0.0.2)");
 }
 
 }  // namespace
@@ -51,11 +51,10 @@ TEST_SUITE("node messages") {
     Program second(launch(static_node(3, port), "true"));
     CHECK(second.wait() == 1);
     CHECK(contains(second.output(),
-                   "--node_rank is missing: this node takes itself for node 0, although the "
+                   "--node_rank is missing: this node uses 0, the rank of the node that hosts the "
                    "rendezvous at 127.0.0.2:" +
-                       port.text() + " is elsewhere"));
-    CHECK(contains(second.output(),
-                   "this node was refused: --node_rank=0 is that of 127.0.0.2 already"));
+                       port.text() + "; give each other node its own rank"));
+    CHECK(contains(second.output(), "this node was refused: --node_rank=0 is taken by 127.0.0.2"));
     CHECK_FALSE(contains(second.output(), "the run ended"));
     auto with_rank = static_node(3, port);
     with_rank.emplace_back("--node_rank=1");
@@ -67,7 +66,7 @@ TEST_SUITE("node messages") {
   TEST_CASE("nodes: a waiting node reports it long before the timeout") {
     Cluster cluster("2", "true", {}, "join_timeout=600");
     auto& host = cluster.start(2);
-    REQUIRE(host.read_until_contains("1 node of at least 2 is here (127.0.0.2); waiting for "));
+    REQUIRE(host.read_until_contains("1 of at least 2 nodes has joined (127.0.0.2); waiting for "));
     auto& other = cluster.start(3);
     CHECK(other.wait() == 0);
     CHECK(host.wait() == 0);
@@ -117,8 +116,8 @@ TEST_SUITE("node messages") {
                "true"));
     CHECK(node.wait() == 1);
     CHECK(contains(node.output(),
-                   "this node hosts it (--node_rank=0 or is_host=1), but the address is none of "
-                   "this machine's ("));
+                   "this node hosts it (--node_rank=0 or is_host=1), but the address is not "
+                   "one of this machine's ("));
   }
 
   TEST_CASE("nodes: the host finally lists rejected nodes with the reasons") {
@@ -171,7 +170,7 @@ TEST_SUITE("node messages") {
         "true"));
     CHECK(alone.wait() == 1);
     CHECK(contains(alone.output(),
-                   "only 1 of at least 3 nodes came within 0.5 s (join_timeout): node1; missing: "
+                   "only 1 of at least 3 nodes joined within 0.5 s (join_timeout): node1; missing: "
                    "node2, node3"));
   }
 
@@ -235,7 +234,7 @@ TEST_SUITE("node messages") {
     auto& second = with_spare.start(3);
     REQUIRE(host.read_until_contains("node 0 of 2"));
     auto& spare = with_spare.start(4);
-    REQUIRE(spare.read_until_contains("this one waits to take the place of another"));
+    REQUIRE(spare.read_until_contains("this one waits to replace another"));
     write_file(folder / "done", "");
     CHECK(host.wait() == 0);
     CHECK(second.wait() == 0);
@@ -245,11 +244,11 @@ TEST_SUITE("node messages") {
 
   TEST_CASE("nodes: a foreign server at the rendezvous is named") {
     const std::pair<const char*, const char*> rows[] = {
-        {"HTTP/1.0 400 Bad Request\r\n\r\n", "it is an HTTP server, no rendezvous of ddprun"},
-        {"SSH-2.0-OpenSSH\r\n", "it is an ssh server, no rendezvous of ddprun"},
+        {"HTTP/1.0 400 Bad Request\r\n\r\n", "it is an HTTP server, not a ddprun rendezvous"},
+        {"SSH-2.0-OpenSSH\r\n", "it is an ssh server, not a ddprun rendezvous"},
         {"",
-         "its connection was closed before it sent anything: it is another program, such as a "
-         "torchrun, or ending"},
+         "its connection was closed before it sent anything: it is another program, such as "
+         "torchrun, or is ending"},
     };
     for (const auto& [answer, words] : rows) {
       auto server = answering(answer);
@@ -307,9 +306,9 @@ TEST_SUITE("node messages") {
     CHECK(node.wait() == 1);
     // For the rest of the second in which it connected.
     CHECK(contains(node.output(), "the rendezvous at 127.0.0.2:" + std::to_string(cluster.port()) +
-                                      " takes connections but has not answered for "));
+                                      " accepts connections but has not responded for "));
     CHECK(contains(node.output(),
-                   ": it hangs, or is something else, such as a torchrun; gave up after 1 s"));
+                   ": it hangs or is another program, such as torchrun; gave up after 1 s"));
     host.signal(SIGCONT);
     host.signal(SIGTERM);
     CHECK(host.wait() == 128 + SIGTERM);

@@ -69,7 +69,8 @@ class OtherUsersTest(unittest.TestCase):
         process, port = self.start()
         self.assertEqual(answer(port, OTHER_USER), b"")
         self.assertEqual(len(answer(port, 0)), 8)
-        self.assertIn(f"refused a connection of user {OTHER_USER}, which runs no worker",
+        self.assertIn(f"refused a connection of user {OTHER_USER}; no worker of this run runs as "
+                      "that user",
                       self.finish(process))
 
     def test_all_users_are_served_if_the_check_is_disabled(self):

@@ -287,9 +287,9 @@ TEST_SUITE("secrets") {
     // All nodes of this run have reached the rendezvous from 127.0.0.1.
     CHECK(call_store("127.0.0.1", store_port) == Reception::answered);
     CHECK(call_store("127.0.0.9", store_port) == Reception::closed);
-    REQUIRE(
-        host.read_until_contains("refused a connection from 127.0.0.9, where no node of the "
-                                 "run is"));
+    REQUIRE(host.read_until_contains(
+        "refused a connection from 127.0.0.9, which is not the address of a "
+        "node of this run"));
     // The agents' port is not a store.
     CHECK(call_store("127.0.0.1", port.number()) == Reception::closed);
     write_file(folder / "done", "");

@@ -233,7 +233,7 @@ class StartRetryTest(unittest.TestCase):
         self.assertEqual(0, other.wait(), other.output())
         self.assertIn("life 2 of rank 1", other.output())
         self.assertEqual(1, last.wait(), last.output())
-        self.assertIn("rank 0 could not be started; no restarts left of 1", last.output())
+        self.assertIn("rank 0 could not be started; the only restart is used", last.output())
         report = last.output().partition("Root cause")[2]
         self.assertRegex(report, "message +: cannot start .*worker: there is no such file")
 

@@ -258,7 +258,7 @@ class SimulatedRun : protected SimulatedState {
   }
 
   void act(int index, const Announce& announce) {
-    const bool is_held_back = announce.text.find("come and gone") != std::string::npos;
+    const bool is_held_back = announce.text.find("has joined and left") != std::string::npos;
     if (is_held_back) note(nodes_[static_cast<std::size_t>(index)].name + " is held back");
     const bool is_left_out = announce.text.find("begins without") != std::string::npos;
     if (is_left_out) note("a node is left out");

@@ -124,7 +124,7 @@ TEST_SUITE("admission of nodes") {
     talk.send(1, join, 0);
     join.name = "b";
     talk.send(2, join, 0);
-    CHECK(talk.told<Refused>(2)[0].reason == "--node_rank=1 is that of a already");
+    CHECK(talk.told<Refused>(2)[0].reason == "--node_rank=1 is taken by a");
   }
 }
 

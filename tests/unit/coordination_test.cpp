@@ -75,7 +75,7 @@ TEST_SUITE("coordination") {
     REQUIRE(finish.size() == 1);
     CHECK(finish[0].outcome.result == RunResult::no_rendezvous);
     CHECK(finish[0].outcome.reason ==
-          "only 1 of at least 2 nodes came within 60 s (join_timeout): a");
+          "only 1 of at least 2 nodes joined within 60 s (join_timeout): a");
   }
 
   TEST_CASE("coordination: a failure stops the workers of all nodes and uses one restart") {
@@ -212,7 +212,7 @@ TEST_SUITE("coordination") {
     talk.join(4, "node4", 2300);
     CHECK(talk.told<StopWorkers>(1).empty());
     CHECK(talk.told<Waiting>(4)[0].text ==
-          "the round has 3 nodes of at most 3; this one waits to take the place of another");
+          "the round has 3 nodes of at most 3; this one waits to replace another");
     talk.gone(1, 2400);
     talk.send(2, WorkersEnded{.round = 1}, 2500);
     talk.send(3, WorkersEnded{.round = 1}, 2500);
@@ -305,7 +305,8 @@ TEST_SUITE("coordination") {
     talk.send(1, WorkersEnded{.round = 1, .failures = {failure("a")}}, 11'000);
     CHECK(talk.told<RoundFormed>(1).size() == 1);
     talk.send(1, WorkersEnded{.round = 2, .failures = {failure("a")}}, 12'000);
-    CHECK(talk.told<Finish>(1)[0].outcome.reason == "a worker of a failed; no restarts left of 1");
+    CHECK(talk.told<Finish>(1)[0].outcome.reason ==
+          "a worker of a failed; the only restart is used");
   }
 }
 

@@ -121,7 +121,7 @@ TEST_SUITE("dialogue") {
         {std::string("\x41\0\0\0\xff", 5) + std::string(63, 'x'), 0, ""},
         {std::string("\x41\0\0\0\xff", 5) + std::string(64, 'x'), 1, kStranger},
         {std::string("\x42\0\0\0\xff", 5) + std::string(65, 'x'), 0,
-         "sent bytes that are no message of an agent"},
+         "sent bytes that are not an agent's message"},
     };
     for (const auto& row : rows) {
       CAPTURE(row.problem);

@@ -122,8 +122,9 @@ TEST_SUITE("etcd messages") {
   TEST_CASE("etcd messages: an invalid response is a problem that quotes it") {
     for (const auto* text : kNoAnswers) {
       CAPTURE(text);
-      CHECK(problem_of(parse_lease(text)).rfind("etcd gave an answer that is not understood", 0) ==
-            0);
+      CHECK(
+          problem_of(parse_lease(text)).rfind("etcd sent a response that ddprun cannot parse", 0) ==
+          0);
       CHECK_FALSE(problem_of(parse_transaction(text)).empty());
       CHECK_FALSE(problem_of(parse_renewal(text)).empty());
       CHECK_FALSE(problem_of(parse_watch(text)).empty());

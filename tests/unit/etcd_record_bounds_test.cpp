@@ -77,7 +77,7 @@ TEST_SUITE("etcd record bounds") {
                                         .recorded_name_bytes_max = name_bytes_max(4096)};
     CHECK(membership::objection_to_name(std::string(200, 'n'), settings) ==
           "the node's name takes 200 bytes of what is recorded of the run in etcd (at most 184, so "
-          "that 4096 nodes fit; --local_addr gives another)");
+          "that 4096 nodes fit; set another with --local_addr)");
   }
 
   TEST_CASE("etcd record bounds: an outcome of many long failures fits with the first ones") {

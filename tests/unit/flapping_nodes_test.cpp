@@ -112,9 +112,9 @@ TEST_SUITE("flapping nodes") {
     CHECK(run.talk.told<StopWorkers>(1).empty());
     REQUIRE(run.talk.told<Waiting>(run.visitor).size() == 1);
     CHECK(run.talk.told<Waiting>(run.visitor)[0].text ==
-          "this node has come and gone, or was left out because of a cut, 3 times in a row, each "
+          "this node has joined and left, or was excluded because of a cut, 3 times in a row, each "
           "time within 300 s; the other nodes continue without it for up to 10 s before it may "
-          "disturb them again");
+          "rejoin");
     CHECK(run.talk.coordination().next_wake() == Talk::at(run.now + 10'000));
     // Nor does it join a round that starts meanwhile for another reason.
     run.talk.send(2, Leave{"was asked to stop by SIGTERM"}, run.now);

@@ -33,12 +33,12 @@ TEST_SUITE("foreign peer") {
       std::string_view bytes;
       const char* problem;
     } rows[] = {
-        {"HTTP/1.0 400 Bad Request\r\n\r\n", "is an HTTP server, no rendezvous of ddprun"},
-        {"<!DOCTYPE HTML PUBLIC", "is an HTTP server, no rendezvous of ddprun"},
-        {"<html>\r\n<head>", "is an HTTP server, no rendezvous of ddprun"},
-        {"SSH-2.0-OpenSSH_9.2\r\n", "is an ssh server, no rendezvous of ddprun"},
-        {"220 mail ESMTP\r\n", "is a mail or FTP server, no rendezvous of ddprun"},
-        {"-ERR unknown command\r\n", "is a Redis server, no rendezvous of ddprun"},
+        {"HTTP/1.0 400 Bad Request\r\n\r\n", "is an HTTP server, not a ddprun rendezvous"},
+        {"<!DOCTYPE HTML PUBLIC", "is an HTTP server, not a ddprun rendezvous"},
+        {"<html>\r\n<head>", "is an HTTP server, not a ddprun rendezvous"},
+        {"SSH-2.0-OpenSSH_9.2\r\n", "is an ssh server, not a ddprun rendezvous"},
+        {"220 mail ESMTP\r\n", "is a mail or FTP server, not a ddprun rendezvous"},
+        {"-ERR unknown command\r\n", "is a Redis server, not a ddprun rendezvous"},
     };
     for (const auto& row : rows) {
       for (const auto* secret : {static_cast<const ddprun::security::Secret*>(nullptr), &kSecret}) {
@@ -46,7 +46,7 @@ TEST_SUITE("foreign peer") {
       }
       CHECK(describe_foreign(row.bytes) == row.problem);
     }
-    CHECK(describe_foreign("SSH-2.0-OpenSSH_9.2\r\n", "etcd") == "is an ssh server, no etcd");
+    CHECK(describe_foreign("SSH-2.0-OpenSSH_9.2\r\n", "etcd") == "is an ssh server, not etcd");
     // Its first bytes are also a valid length of a message.
     CHECK(describe_foreign({"\x15\x03\x01\x00\x02\x02\x46", 7}) ==
           "expects TLS, which ddprun does not use here");

@@ -25,20 +25,20 @@ struct Row {
 };
 
 const Row kRows[] = {
-    {{"b", "a"}, {}, {}, "2 nodes of at least 3 are here (a, b)"},
-    {{"b"}, {}, {"a", "b", "c"}, "1 node of at least 3 is here (b); missing: a, c"},
-    {{}, {}, {"a"}, "0 nodes of at least 3 are here; missing: a"},
-    {{"b", "b"}, {}, {"b", "b", "b"}, "2 nodes of at least 3 are here (b, b); missing: b"},
+    {{"b", "a"}, {}, {}, "2 of at least 3 nodes have joined (a, b)"},
+    {{"b"}, {}, {"a", "b", "c"}, "1 of at least 3 nodes has joined (b); missing: a, c"},
+    {{}, {}, {"a"}, "0 of at least 3 nodes have joined; missing: a"},
+    {{"b", "b"}, {}, {"b", "b", "b"}, "2 of at least 3 nodes have joined (b, b); missing: b"},
     // A node has an unlisted name, so it may be one of those that seem to be missing.
-    {{"x"}, {}, {"a", "b"}, "1 node of at least 3 is here (x)"},
+    {{"x"}, {}, {"a", "b"}, "1 of at least 3 nodes has joined (x)"},
     {{"a"},
      {"a", "b"},
      {"a", "b", "c"},
-     "1 node of at least 3 is here (a); b was in the last round and has not come back"},
+     "1 of at least 3 nodes has joined (a); b was in the last round and has not come back"},
     {{"a"},
      {"a", "b", "c"},
      {},
-     "1 node of at least 3 is here (a); b, c were in the last round and have not come back"},
+     "1 of at least 3 nodes has joined (a); b, c were in the last round and have not come back"},
 };
 
 Settings settings(int least, int most) {
@@ -69,10 +69,11 @@ TEST_SUITE("missing nodes") {
     Settings settings{.nodes_min = 3, .expected_nodes = {"a", "b", "c"}};
     settings.join_timeout = 2s;
     CHECK(describe_shortage({"b"}, {}, settings) ==
-          "only 1 of at least 3 nodes came within 2 s (join_timeout): b; missing: a, c");
-    CHECK(describe_shortage({}, {"b"}, settings) ==
-          "only 0 of at least 3 nodes came within 2 s (join_timeout); b was in the last round and "
-          "has not come back");
+          "only 1 of at least 3 nodes joined within 2 s (join_timeout): b; missing: a, c");
+    CHECK(
+        describe_shortage({}, {"b"}, settings) ==
+        "only 0 of at least 3 nodes joined within 2 s (join_timeout); b was in the last round and "
+        "has not come back");
   }
 
   TEST_CASE("missing nodes: only a waiting node is notified within half a second") {
@@ -81,11 +82,11 @@ TEST_SUITE("missing nodes") {
     CHECK(talk.told<Waiting>(1).empty());
     CHECK(talk.coordination().next_wake() == Talk::at(500));
     talk.pass(500);
-    CHECK(word(talk, 1) == "1 node of at least 3 is here (a); waiting for 60 s at most");
+    CHECK(word(talk, 1) == "1 of at least 3 nodes has joined (a); waiting for 60 s at most");
     talk.join(2, "b", 10'100);
     CHECK(talk.told<Waiting>(2).empty());
     talk.pass(10'500);
-    CHECK(word(talk, 2) == "2 nodes of at least 3 are here (a, b); waiting for 50 s at most");
+    CHECK(word(talk, 2) == "2 of at least 3 nodes have joined (a, b); waiting for 50 s at most");
     CHECK(talk.told<Waiting>(1).empty());
   }
 
@@ -105,7 +106,7 @@ TEST_SUITE("missing nodes") {
     talk.join(2, "b", 249);
     talk.pass(500);
     CHECK(word(talk, 1) == word(talk, 2));
-    CHECK(word(talk, 1).starts_with("2 nodes"));
+    CHECK(word(talk, 1).starts_with("2 of at least"));
   }
 
   TEST_CASE("missing nodes: the notice is repeated at each interval") {
@@ -118,14 +119,15 @@ TEST_SUITE("missing nodes") {
     talk.pass(7499);
     CHECK(talk.told<Waiting>(1).empty());
     talk.pass(7500);
-    CHECK(word(talk, 1) == "1 node of at least 2 is here (a); waiting for 53 s at most");
+    CHECK(word(talk, 1) == "1 of at least 2 nodes has joined (a); waiting for 53 s at most");
   }
 
   TEST_CASE("missing nodes: enough nodes get the remaining wait") {
     Talk talk(settings(1, 2));
     talk.join(1, "a", 0);
     talk.pass(500);
-    CHECK(word(talk, 1) == "1 node of at least 1 is here (a); waiting for more, for 10 s at most");
+    CHECK(word(talk, 1) ==
+          "1 of at least 1 node has joined (a); waiting for more, for 10 s at most");
   }
 
   TEST_CASE("missing nodes: too few remaining nodes are soon notified of the missing ones") {
@@ -136,10 +138,10 @@ TEST_SUITE("missing nodes") {
     talk.send(1, WorkersEnded{.round = 0}, 1100);
     CHECK(talk.told<NextRound>(1)[0].reason.starts_with("b is lost"));
     talk.pass(1500);
-    CHECK(
-        word(talk, 1) ==
-        "1 node of at least 2 is here (a); b was in the last round and has not come back; waiting "
-        "for 60 s at most");
+    CHECK(word(talk, 1) ==
+          "1 of at least 2 nodes has joined (a); b was in the last round and has not come back; "
+          "waiting "
+          "for 60 s at most");
   }
 }
 

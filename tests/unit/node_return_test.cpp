@@ -37,8 +37,7 @@ TEST_SUITE("node return") {
     talk.send(3, other, 2600);
     CHECK(talk.told<Refused>(3).empty());
     CHECK(talk.has<CloseConnection>());
-    CHECK(talk.told<StopWorkers>(1)[0].reason ==
-          "b is lost: it has come back over another connection");
+    CHECK(talk.told<StopWorkers>(1)[0].reason == "b is lost: it has reconnected");
     talk.send(1, WorkersEnded{.round = 0}, 2700);
     REQUIRE(talk.told<RoundFormed>(3).size() == 1);
     CHECK(talk.told<RoundFormed>(3)[0].node_rank == 1);
@@ -72,7 +71,7 @@ TEST_SUITE("node return") {
     talk.send(1, ranked(talk, "a"), 0);
     talk.send(2, ranked(talk, "b"), 200);
     REQUIRE(talk.told<Refused>(2).size() == 1);
-    CHECK(talk.told<Refused>(2)[0].reason == "--node_rank=0 is that of a already");
+    CHECK(talk.told<Refused>(2)[0].reason == "--node_rank=0 is taken by a");
   }
 
   TEST_CASE("node return: a restarted agent gets its rank when the old one is lost") {
@@ -110,7 +109,7 @@ TEST_SUITE("node return") {
       talk.send(2, join, 200);
       REQUIRE(talk.told<Waiting>(2).size() == 1);
       CHECK(talk.told<Waiting>(2)[0].text ==
-            "--node_rank=0 is that of a, which leaves; this one waits until it has gone");
+            "--node_rank=0 is taken by a, which is leaving; waiting until it has left");
       for (int now = 500; now < 29'000; now += 500) {
         talk.beat({1}, now);
         REQUIRE(talk.told<Refused>(2).empty());
@@ -150,8 +149,8 @@ TEST_SUITE("node return") {
     talk.beat({1}, 2500);
     REQUIRE(talk.told<Refused>(2).size() == 1);
     CHECK(talk.told<Refused>(2)[0].reason ==
-          "--node_rank=0 is that of another agent of that name, which is alive: has ddprun been "
-          "started twice there?");
+          "--node_rank=0 is taken by another agent named a, which is alive; give each node "
+          "its own --node_rank");
     CHECK(talk.has<CloseConnection>());
   }
 

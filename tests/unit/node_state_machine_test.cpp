@@ -122,7 +122,7 @@ TEST_SUITE("node state machine") {
     REQUIRE(of<Announce>(actions).size() == 1);
     const auto told = of<Announce>(actions)[0];
     CHECK(told.is_warning);
-    CHECK(told.text.rfind("the run \"r\" has succeeded already", 0) == 0);
+    CHECK(told.text.rfind("the run \"r\" has already succeeded", 0) == 0);
     CHECK(told.text.find("another --rdzv_id, since etcd keeps the outcome for 15 s") !=
           told.text.npos);
     CHECK(of<EndRun>(actions).size() == 1);
@@ -135,7 +135,7 @@ TEST_SUITE("node state machine") {
       int last_round;
       const char* text;  ///< null: not news
     };
-    for (const auto& row : {Row{failed, -1, "has ended already, without this node: nothing is run"},
+    for (const auto& row : {Row{failed, -1, "has already ended without this node; no workers"},
                             Row{failed, 3, nullptr}, Row{refusal_of("no place"), -1, nullptr}}) {
       NodeStateMachine part(Join{.run_id = "r", .last_round = row.last_round}, Settings{}, at(0));
       part.start(at(0));
@@ -277,6 +277,17 @@ TEST_SUITE("node state machine") {
     CHECK(of<Connect>(actions).size() == 1);
   }
 
+  TEST_CASE("node: the announced loss names the rendezvous once") {
+    NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
+    part.start(at(0));
+    part.apply(Connected{.where = "the rendezvous at a:1"}, at(0));
+    part.apply(MessageReceived{Welcome{3s}}, at(10));
+    const auto actions =
+        part.apply(ConnectionLost{"the rendezvous at a:1: its connection was closed"}, at(20));
+    CHECK(of<Announce>(actions).at(0).text ==
+          "the rendezvous is lost: its connection was closed (at a:1)");
+  }
+
   TEST_CASE("node: a hung rendezvous is waited for until the limit") {
     auto part = joined();
     auto actions = part.apply(ConnectionLost{"its connection was closed"}, at(100));
@@ -292,9 +303,9 @@ TEST_SUITE("node state machine") {
     CHECK(now == at(30'100));
     // The last wait was cut off before a response was possible.
     CHECK(of<EndRun>(actions)[0].outcome.reason ==
-          "the rendezvous was lost (its connection was closed) and could not be had again: the "
-          "rendezvous at a:1 takes connections but has not answered for 9.6 s: it hangs, or is "
-          "something else, such as a torchrun; gave up after 30 s (rejoin_timeout)");
+          "the rendezvous was lost (its connection was closed) and could not be reached again: the "
+          "rendezvous at a:1 accepts connections but has not responded for 9.6 s: it hangs or is "
+          "another program, such as torchrun; gave up after 30 s (rejoin_timeout)");
   }
 
   TEST_CASE("node: an attempt cut off by the limit does not hide the earlier error") {

@@ -133,7 +133,7 @@ TEST_SUITE("one node") {
     node.fail();
     REQUIRE(node.outcome);
     CHECK(node.outcome->result == RunResult::failed);
-    CHECK(node.outcome->reason == "rank 0 failed; no restarts left of 1");
+    CHECK(node.outcome->reason == "rank 0 failed; the only restart is used");
     CHECK(node.outcome->rounds == 2);
     CHECK(node.is_over());
   }

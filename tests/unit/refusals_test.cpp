@@ -17,7 +17,7 @@ TEST_SUITE("refusals") {
     for (int count = 2; count <= 5; ++count) {
       const auto line = refusals.add("b", "10.0.0.2", "too late");
       CHECK(line.has_value() == (count != 3 && count != 5));
-      if (count == 4) CHECK(*line == "refused b (10.0.0.2): too late (number 4 of its kind)");
+      if (count == 4) CHECK(*line == "refused b (10.0.0.2): too late (4 times so far)");
     }
     CHECK(refusals.add("b", "10.0.0.2", "other run") == "refused b (10.0.0.2): other run");
     CHECK(refusals.add("c", "10.0.0.2", "too late") == "refused c (10.0.0.2): too late");
@@ -42,7 +42,7 @@ TEST_SUITE("refusals") {
       CHECK(refusals.add("n" + std::to_string(i), "a", "r"));
     }
     CHECK(refusals.add("x", "a", "r") ==
-          "refused x (a): r (number 1 beyond those that are counted by node)");
+          "refused x (a): r (1 times so far, of nodes that are not counted one by one)");
     CHECK(refusals.add("y", "a", "r").has_value());
     CHECK_FALSE(refusals.add("z", "a", "r").has_value());
     CHECK_FALSE(refusals.add("n0", "a", "r") == std::nullopt);  // the second of its own kind

@@ -30,7 +30,7 @@ TEST_SUITE("restart budget") {
     }
     const auto last = spend({.restarts = 2}, 60s, settings);
     CHECK_FALSE(last.may_restart);
-    CHECK(last.reason == "rank 0 failed; no restarts left of 2");
+    CHECK(last.reason == "rank 0 failed; all 2 restarts are used");
   }
 
   TEST_CASE("restart budget: only repeated fast failures cause a growing and bounded delay") {
