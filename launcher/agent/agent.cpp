@@ -119,8 +119,9 @@ class Agent::Impl {
   void take_stacks(int signal) {
     const bool has_workers = run_.take_stacks("asked for by " + signal_name(signal));
     report(SignalReceived{.signal = signal,
-                          .action = has_workers ? "taking the stacks of the workers"
-                                                : "there are no workers to take the stacks of"});
+                          .action = has_workers
+                                        ? "taking the stacks of the workers"
+                                        : "no workers are running, so no stacks are taken"});
   }
 
   bool is_handled(int signal) const {
@@ -136,7 +137,7 @@ class Agent::Impl {
     signals_.remove(SIGTSTP);
     const auto duration = suspend(containment_, router_);
     signals_.add(SIGTSTP);
-    report(Note{"the workers go on after " +
+    report(Note{"the workers continue after " +
                 std::to_string(std::chrono::round<std::chrono::seconds>(duration).count()) + " s"});
   }
 
@@ -153,7 +154,7 @@ class Agent::Impl {
         if (std::exchange(is_repetition_told_, true)) return;
         return report(SignalReceived{.signal = signal, .action = "already stopping the workers"});
       case StopRequests::Meaning::kill:
-        report(SignalReceived{.signal = signal, .action = "killing what is left"});
+        report(SignalReceived{.signal = signal, .action = "killing the remaining workers"});
         return run_.stop(signal, false);
     }
   }

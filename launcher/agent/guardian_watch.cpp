@@ -53,8 +53,8 @@ class GuardianWatch::Impl {
   void replace() {
     const auto killed = watched_;
     if (++replacements_ > kReplacementsMax) {
-      return report_loss("was killed like " + std::to_string(kReplacementsMax) +
-                         " before it and is not replaced any more");
+      return report_loss("was killed, like the " + std::to_string(kReplacementsMax) +
+                         " before it, and will not be replaced");
     }
     try {
       containment_.replace_guardian();
@@ -63,14 +63,14 @@ class GuardianWatch::Impl {
     }
     emit(events_,
          Warning{"the guardian (pid " + std::to_string(killed) + ") was killed; another one (pid " +
-                 std::to_string(containment_.guardian_pid()) + ") took its place"});
+                 std::to_string(containment_.guardian_pid()) + ") replaced it"});
     watch();
   }
 
   void report_loss(const std::string& what) {
     emit(events_, Warning{"the guardian " + what +
                           "; if both it and ddprun are killed, processes that the workers have "
-                          "started may go on"});
+                          "started may keep running"});
   }
 
   asio::posix::stream_descriptor pidfd_;

@@ -105,7 +105,7 @@ std::string summary_of(const std::vector<DeviceExamined>& devices) {
   const auto what = names.size() == 1 && devices.size() > 1
                         ? std::to_string(devices.size()) + " x " + names.front()
                         : join(names, ", ");
-  return what + " in order (at least: " + join(figures, ", ") + ")";
+  return what + " passed (at least: " + join(figures, ", ") + ")";
 }
 
 }  // namespace ddprun

@@ -28,7 +28,7 @@ std::vector<DeviceExamined> judge_devices(const PreflightOutcome& outcome);
 /// in order.
 Problem objection_to_start(const std::vector<DeviceExamined>& devices, int workers);
 
-/// Returns the smallest measured values: "2 x CPU in order (memory 5.2 GB/s, ...)".
+/// Returns the smallest measured values: "2 x CPU passed (memory 5.2 GB/s, ...)".
 std::string summary_of(const std::vector<DeviceExamined>& devices);
 
 }  // namespace ddprun

@@ -147,7 +147,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     } else if (plan_.nodes && host_->is_here()) {
       report(
           Note{"this node hosts the rendezvous and ends when the workers of the other nodes have "
-               "ended; again to end before them"});
+               "ended; send the signal again to end before them"});
     }
   }
 
@@ -369,7 +369,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     outcome_ = RunOutcome{
         .result = RunResult::failed, .rounds = attempts_, .reason = failure_text(failure)};
     ended_.cancel();
-    if (attempt_ != nullptr) attempt_->abort("this node's agent cannot go on", true);
+    if (attempt_ != nullptr) attempt_->abort("this node's agent cannot continue", true);
   }
 
   // Workers of a round.

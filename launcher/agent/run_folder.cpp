@@ -135,7 +135,7 @@ void RunFolder::make_temporary() {
     if (try_to_make_temporary()) return;
   }
   throw Error(Errc::system, "TMPDIR: folder " + (temporary_directory_ / prefix).string() +
-                                "* cannot be created: other runs remove it at once");
+                                "* cannot be created: other runs remove it immediately");
 }
 
 /// Returns false if a concurrent start is about to remove the folder.

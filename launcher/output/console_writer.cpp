@@ -214,9 +214,9 @@ void ConsoleWriter::give_up(int error) {
   open_line_ = nullptr;
   patience_.cancel();
   room_signal_.cancel();
-  write_log(log_, LogLevel::warn,
-            std::string("console: ") + std::strerror(error) +
-                "; the workers' output is not shown any more");
+  write_log(
+      log_, LogLevel::warn,
+      std::string("console: ") + std::strerror(error) + "; the workers' output is no longer shown");
 }
 
 ssize_t ConsoleWriter::write_some() {
@@ -251,7 +251,7 @@ void ConsoleWriter::announce_dropped() {
   pending_ += open_lines_.erase();
   pending_ += "[ddprun] " + std::to_string(dropped_lines_) + " lines (" +
               std::to_string(dropped_bytes_) +
-              " bytes) of output are missing here: the console did not take them in time\n";
+              " bytes) of output are missing here: the console did not accept them in time\n";
   dropped_lines_ = dropped_bytes_ = 0;
   is_redraw_due_ = !open_lines_.is_empty();
 }

@@ -25,7 +25,7 @@ void LogFile::write(std::string_view bytes) {
   if (lost_bytes_ == 0) {
     writer_->report_loss(file_->name +
                          ": its file system takes no output; output is missing from it, the worker "
-                         "goes on");
+                         "continues");
   }
   lost_bytes_ += bytes.size();
 }

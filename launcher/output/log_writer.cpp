@@ -55,7 +55,7 @@ std::string write_bytes(LogWriter::File& file, std::string_view bytes) {
       file.error_number = errno;
       if (!is_first) return {};
       return file.name + ": " + std::strerror(errno) +
-             "; output is missing from it, the worker goes on";
+             "; output is missing from it; the worker continues";
     }
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }

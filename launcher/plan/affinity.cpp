@@ -177,7 +177,7 @@ std::variant<CpuMap, std::string> check_lists(const Topology& topology, const Cp
     for (const int cpu : lists[i]) {
       if (std::binary_search(allowed.begin(), allowed.end(), cpu)) continue;
       return "CPU " + std::to_string(cpu) + " of local rank " + std::to_string(i) +
-             " is none that ddprun may run on (" + format_cpu_list(allowed) + ")";
+             " is not among the CPUs that ddprun may use (" + format_cpu_list(allowed) + ")";
     }
   }
   return lists;

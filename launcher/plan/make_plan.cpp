@@ -199,12 +199,18 @@ class Planner {
     }
   }
 
+  /// Returns "; ranks are 0 to 3" or "; the only rank is 0".
+  std::string valid_ranks(const std::string& thing) const {
+    if (workers_ == 1) return "; the only " + thing + " is 0";
+    return "; " + thing + "s are 0 to " + std::to_string(workers_ - 1);
+  }
+
   void check_local_ranks() {
     if (workers_ == 0) return;
     const auto check = [this](const std::string& option, int local_rank) {
       if (local_rank < workers_) return;
-      problem("--" + option + ": there is no local rank " + std::to_string(local_rank) + " among " +
-              std::to_string(workers_) + " workers (0 to " + std::to_string(workers_ - 1) + ")");
+      problem("--" + option + ": there is no local rank " + std::to_string(local_rank) +
+              valid_ranks("local rank"));
     };
     for (const auto& [rank, bits] : options_.redirects.by_local_rank) check("redirects", rank);
     for (const auto& [rank, bits] : options_.tee.by_local_rank) check("tee", rank);
@@ -220,13 +226,12 @@ class Planner {
       // As in torchrun: the same script may run on machines with more and with fewer workers.
       if (rank < workers_ || shows_none) continue;
       plan_.notes.push_back("--local_ranks_filter: there is no local rank " + std::to_string(rank) +
-                            " among " + std::to_string(workers_) + " workers");
+                            valid_ranks("local rank"));
     }
     const auto check_rank = [this](const std::string& option, int rank) {
       // The number of workers of several nodes is known only after the rendezvous.
       if (options_.nnodes.max > 1 || rank < workers_) return;
-      problem("--" + option + ": there is no rank " + std::to_string(rank) + " among " +
-              std::to_string(workers_) + " workers (0 to " + std::to_string(workers_ - 1) + ")");
+      problem("--" + option + ": there is no rank " + std::to_string(rank) + valid_ranks("rank"));
     };
     for (const int rank : options_.ranks_filter) check_rank("ranks_filter", rank);
     if (const auto rank = options_.stdin_worker.rank) check_rank("stdin", *rank);
@@ -235,7 +240,7 @@ class Planner {
   bool check_interpreter_options() {
     const bool is_contradiction = options_.module && options_.no_python && !options_.run_path;
     if (is_contradiction) {
-      problem("--module and --no_python exclude each other: a module is run by Python");
+      problem("--module and --no_python exclude each other; a module is run by Python");
     }
     return !is_contradiction;
   }

@@ -179,9 +179,9 @@ class NodesPlanner {
     etcd.port = options_.master_port.value_or(0);
     check_etcd_times(plan_.settings, etcd.lease);
     bound_record(plan_.settings);
-    if (first.host.empty()) problem("--rdzv_endpoint is missing; etcd's address, as HOST:2379");
+    if (first.host.empty()) problem("--rdzv_endpoint is missing; give etcd's address, HOST:2379");
     if (options_.rdzv_id.empty()) {
-      problem("--rdzv_id is missing; etcd may serve other runs, too, so this one needs a name");
+      problem("--rdzv_id is missing; give the run a name, since etcd may serve several runs");
     }
     if (!options_.master_addr.empty()) {
       problem("--master_addr=" + options_.master_addr +

@@ -80,7 +80,7 @@ std::optional<Cgroup> Cgroup::create(const std::string& name, std::string& reaso
     return std::nullopt;
   }
   if (!cgroup) {
-    reason = folder.string() + " is removed by somebody else";
+    reason = folder.string() + " is removed by another process";
     return std::nullopt;
   }
   if (const int error = try_start_in(cgroup->fd_); error != 0) {

@@ -80,7 +80,7 @@ Problem interpreter_problem(const std::optional<std::string>& interpreter) {
 std::string explain_missing(const fs::path& file, const std::string& program) {
   std::error_code error;
   if (!fs::exists(file, error))
-    return "there is no such file" +
+    return "the file does not exist" +
            std::string(program.find('/') == std::string::npos ? "" : " (is the path right?)");
   if (auto problem = interpreter_problem(interpreter_of(head_of(file)))) return *problem;
   return "the file exists but its dynamic loader does not (was it built for another system?)";

@@ -151,7 +151,7 @@ void Guardian::start() {
   const auto text = text_of(task_) + (end_ ? text_of(*end_) : "");
   if (text.size() > kTaskBytesMax ||
       ::write(pipe_.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    throw Error(Errc::system, "guardian: what it has to clean up is too long to be told");
+    throw Error(Errc::system, "guardian: the list of what it has to clean up is too long");
   }
   const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   auto forked = fork_process({.program = program_,

@@ -79,7 +79,7 @@ StopSequence::Steps StopSequence::advance(Time now) {
 StopSequence::Step StopSequence::kill(Time now, std::chrono::milliseconds grace) {
   phase_ = Phase::killed;
   deadline_ = now + limits_.warning_after;
-  return Kill{grace <= 0ms ? "at once, without time to stop" : still_running_after(grace)};
+  return Kill{grace <= 0ms ? "no grace period" : still_running_after(grace)};
 }
 
 void StopSequence::close() {

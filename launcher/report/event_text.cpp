@@ -34,7 +34,7 @@ EventLine line(const DeviceExamined& event) {
                        (report.device.empty() ? "its device" : report.device) + ": ";
   if (!report.problem.empty()) return {LogLevel::error, -1, of_whom + report.problem};
   if (!report.remark.empty()) return {LogLevel::warn, -1, of_whom + report.remark};
-  return {LogLevel::debug, -1, of_whom + "in order"};
+  return {LogLevel::debug, -1, of_whom + "passed"};
 }
 
 EventLine line(const PreflightEnded& event) {
@@ -43,9 +43,14 @@ EventLine line(const PreflightEnded& event) {
   return {LogLevel::info, -1, "preflight: " + event.summary + after};
 }
 
+/// Returns an empty text for the name that torchrun gives unnamed runs.
+std::string of_run(const std::string& id) {
+  return id == "none" ? "" : " of run " + id;
+}
+
 EventLine line(const RunStarted& event) {
   const auto workers = counted(event.local_world_size, "worker") + " of " + event.program;
-  auto text = event.has_to_meet ? "meeting the other nodes of run " + event.run_id + " at " +
+  auto text = event.has_to_meet ? "meeting the other nodes" + of_run(event.run_id) + " at " +
                                       event.store + ", to start " + workers
                                 : "starting " + workers + ", store at " + event.store;
   if (!event.log_folder.empty()) text += ", logs in " + event.log_folder.string();
@@ -75,8 +80,7 @@ EventLine line(const WorkerStarted& event) {
 
 EventLine line(const WorkerNotStarted& event) {
   return {LogLevel::error, event.attempt,
-          "rank " + std::to_string(event.rank) + " could not be started (" + event.step +
-              "): " + event.message};
+          "rank " + std::to_string(event.rank) + " could not be started: " + event.message};
 }
 
 EventLine line(const WorkerDying& event) {
@@ -110,11 +114,14 @@ EventLine line(const WorkersKilled& event) {
 
 EventLine line(const StacksTaken& event) {
   const auto whose = "stacks of " + rank_and_pid(event.rank, event.pid);
-  std::string text =
-      event.means.empty() ? "no " + whose : whose + " by " + join(event.means, " and ");
-  if (event.was_ended)
-    text += event.means.empty() ? ", which was ended for them" : ", which ended it";
-  text += ", " + event.reason;
+  std::string text;
+  if (event.means.empty()) {
+    text = "no " + whose + (event.was_ended ? ", which was ended for them" : "");
+    text += ", " + event.reason;
+  } else {
+    text = whose + ", " + event.reason + "; taken by " + join(event.means, " and ");
+    if (event.was_ended) text += ", which ended it";
+  }
   for (const auto& problem : event.problems) text += "; " + problem;
   if (!event.file.empty()) text += ": " + event.file.string();
   return {LogLevel::warn, event.attempt, text};
@@ -192,7 +199,7 @@ std::string describe_failure(const WorkerExited& worker) {
 std::string describe_stop(std::chrono::milliseconds grace, std::chrono::seconds pause) {
   char limit[32];
   std::snprintf(limit, sizeof limit, "%g s", std::chrono::duration<double>(grace).count());
-  return "stopping the workers, at most " + std::string(limit) + "; again " +
+  return "stopping the workers, at most " + std::string(limit) + "; send it again " +
          (pause.count() == 0 ? "" : "after " + std::to_string(pause.count()) + " s ") +
          "to kill them at once";
 }
@@ -202,7 +209,7 @@ std::string end_of(const WorkerExited& worker) {
   if (worker.still_running) return "still running " + *worker.still_running;
   if (!worker.ended_before.empty()) return "exit code 0 " + worker.ended_before;
   if (worker.signal == 0) return "exit code " + std::to_string(worker.exit_code);
-  const char* origin = worker.was_forwarded ? ", which ddprun received and forwarded" : "";
+  const char* origin = worker.was_forwarded ? " (forwarded by ddprun)" : "";
   return signal_name(worker.signal) + (worker.is_out_of_memory ? " (out of memory)" : origin);
 }
 

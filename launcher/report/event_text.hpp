@@ -24,8 +24,8 @@ std::string end_of(const WorkerExited& worker);
 /// "rank 2 (pid 4711) was killed by SIGKILL", "rank 0 (pid 12) failed with exit code 3".
 std::string describe_failure(const WorkerExited& worker);
 
-/// Returns "stopping the workers, at most 30 s; again after 2 s to kill them at once". `pause`:
-/// time after which another signal is a further request; 0: no minimum.
+/// Returns "stopping the workers, at most 30 s; send it again after 2 s to kill them at once".
+/// `pause`: time after which another signal is a further request; 0: no minimum.
 std::string describe_stop(std::chrono::milliseconds grace, std::chrono::seconds pause);
 
 /// Returns "2" or "0, 1, 3-7", in ascending order.

@@ -247,8 +247,7 @@ JsonLinesSink::JsonLinesSink(const std::filesystem::path& file, int node_rank, L
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
   if (fd_ >= 0) return;
   const int reason = errno;
-  const std::string hint =
-      reason == ENXIO ? "it is a pipe that nobody reads" : std::strerror(reason);
+  const std::string hint = reason == ENXIO ? "no process reads this pipe" : std::strerror(reason);
   throw Error(Errc::usage, "--events=" + file.string() + ": cannot be written: " + hint);
 }
 

@@ -228,7 +228,7 @@ std::string plural(const std::vector<int>& ranks, const char* one, const char* m
 
 std::string through_text(const StalledCollective& stalled) {
   if (stalled.through.empty()) return {};
-  return "; " + plural(stalled.through, " is", " are") + " through with it";
+  return "; " + plural(stalled.through, " has", " have") + " completed it";
 }
 
 /// Returns an empty text for a wait that would round to 0.0 s.

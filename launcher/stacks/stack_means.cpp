@@ -9,7 +9,7 @@ std::string to_string(StackMeans means) {
     case StackMeans::py_spy:
       return "py-spy";
     case StackMeans::python_by_gdb:
-      return "Python, called by gdb";
+      return "Python under gdb";
     case StackMeans::gdb:
       return "gdb";
     case StackMeans::faulthandler:

@@ -91,7 +91,8 @@ TEST_SUITE("containment") {
     Guardian guardian("/bin/true", {.word = "word",
                                     .cgroup = std::string(6000, 'c'),
                                     .temporary_folder = std::string(6300, 't')});
-    CHECK_THROWS_WITH(guardian.start(), "guardian: what it has to clean up is too long to be told");
+    CHECK_THROWS_WITH(guardian.start(),
+                      "guardian: the list of what it has to clean up is too long");
     CHECK(guardian.pid() == -1);
   }
 
@@ -116,7 +117,7 @@ TEST_SUITE("containment") {
     for (const auto& entry : fs::directory_iterator(own->folder())) left += entry.is_directory();
     move_to(own->folder().parent_path());
     own->remove();
-    CHECK(problem == "guardian: what it has to clean up is too long to be told");
+    CHECK(problem == "guardian: the list of what it has to clean up is too long");
     CHECK(left == 0);
   }
 

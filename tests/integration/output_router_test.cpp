@@ -385,7 +385,7 @@ TEST_SUITE("console") {
     REQUIRE(notice != std::string::npos);
     const auto shown = count(text.substr(0, notice), "[w0]:0123456789\n");
     CHECK(std::stoul(text.substr(notice + 9)) == 1'000'000 - shown);
-    CHECK(text.ends_with("the console did not take them in time\n"));
+    CHECK(text.ends_with("the console did not accept them in time\n"));
   }
 
   TEST_CASE("output: a closed console causes one warning and is no longer written to") {

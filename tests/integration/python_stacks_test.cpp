@@ -82,7 +82,7 @@ TEST_SUITE("stacks of Python workers") {
         MESSAGE("this machine's gdb cannot call functions on this machine's processor");
         continue;
       }
-      CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
+      CHECK(taken.means == std::vector<std::string>{"Python under gdb"});
       CHECK(taken.problems.empty());
       CHECK(contains(text_of(taken), "in wait_in_c"));
       CHECK(contains(text_of(taken), "in wait_in_thread"));
@@ -105,7 +105,7 @@ TEST_SUITE("stacks of Python workers") {
     const auto taken = target.ask();
     INFO(text_of(taken));
     if (!gdb_can_call(taken)) return;
-    CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
+    CHECK(taken.means == std::vector<std::string>{"Python under gdb"});
     CHECK(contains(text_of(taken), "in wait_in_thread"));
     CHECK(process_state(target.pid).letter == 'S');
   }
@@ -121,7 +121,7 @@ TEST_SUITE("stacks of Python workers") {
       const auto taken = target.ask();
       INFO(text_of(taken));
       if (!gdb_can_call(taken)) return;
-      CHECK(taken.means == std::vector<std::string>{"Python, called by gdb"});
+      CHECK(taken.means == std::vector<std::string>{"Python under gdb"});
       CHECK(contains(text_of(taken), "in wait_in_c"));
       CHECK(contains(text_of(taken), "in wait_in_thread"));
       CHECK(process_state(target.pid).letter == 'S');

@@ -102,7 +102,7 @@ TEST_SUITE("worker group") {
     bench.group().stop(SIGTERM, 0ms);
     bench.run_to_end();
     REQUIRE(bench.history().killed.size() == 1);
-    CHECK(bench.history().killed[0].reason == "at once, without time to stop");
+    CHECK(bench.history().killed[0].reason == "no grace period");
     CHECK(bench.history().exit_of(0).signal == SIGKILL);
   }
 

@@ -273,7 +273,7 @@ TEST_SUITE("worker process") {
       std::string expected;
     };
     const std::vector<Row> table = {
-        {in("absent"), "there is no such file"},
+        {in("absent"), "the file does not exist"},
         {write_program(in("plain"), "#!/bin/sh\n", fs::perms::owner_read), "not executable"},
         {folder.path(), "it is a folder"},
         {write_program(in("interpreter"), "#!/no/such/python3 -u\n", executable),

@@ -79,7 +79,7 @@ TEST_SUITE("worker start") {
     const auto& failure = std::get<WorkerNotStarted>(result);
     CHECK(failure.rank == 1);
     CHECK_FALSE(failure.ends_the_run);
-    CHECK(failure.message.find("there is no such file") != std::string::npos);
+    CHECK(failure.message.find("the file does not exist") != std::string::npos);
     bench.run_until([&] { return bench.containment().members().empty(); });
     bench.run_to_end();
     CHECK(bench.history().exited.empty());

@@ -60,7 +60,7 @@ class Stacks(harness.RunTest):
             self.skipTest("gdb cannot call functions on this processor")
         self.assert_python_lines(run, "asked for by SIGRTMIN")
         self.assert_python_lines(run, "before they are asked to stop")
-        self.assertIn("by Python, called by gdb", run.stderr)
+        self.assertIn("by Python under gdb", run.stderr)
 
     def test_stacks_are_captured_before_workers_are_killed(self):
         run = self.start_hanging("--shutdown_timeout=0.5", HANGS, "deaf",

@@ -62,7 +62,8 @@ TEST_SUITE("affinity") {
     CHECK(contains(shown.output, "  CPUs: " + first));
     const auto refused = run_program({in_bin("ddprun"), "--affinity=8191", "/bin/true"});
     CHECK(refused.exit_code == 2);
-    CHECK(contains(refused.output, "CPU 8191 of local rank 0 is none that ddprun may run on"));
+    CHECK(contains(refused.output,
+                   "CPU 8191 of local rank 0 is not among the CPUs that ddprun may use"));
   }
 }
 

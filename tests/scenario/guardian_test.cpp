@@ -79,7 +79,8 @@ TEST_SUITE("guardian") {
       const auto killed = kill_guardian(program);
       CHECK(wait_until([&] { return !is_there(killed) || i == 10; }));
     }
-    CHECK(program.read_until_contains("was killed like 10 before it and is not replaced any more"));
+    CHECK(
+        program.read_until_contains("was killed, like the 10 before it, and will not be replaced"));
     program.signal(SIGTERM);
     CHECK(program.wait() == 128 + SIGTERM);
     CHECK(program.leaves_no_process());

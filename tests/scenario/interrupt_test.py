@@ -114,7 +114,8 @@ class InterruptTest(unittest.TestCase):
         host, node = self.start(2, script), self.start(3, script, ["--shutdown_timeout=1"])
         for each in (host, node):
             self.wait_for(each, "at work")
-        for text in ("again to kill them at once", "again to end before them", "left the run"):
+        for text in ("send it again to kill them at once",
+                     "send the signal again to end before them", "left the run"):
             host.send("\x03")
             self.wait_for(host, text)
         self.assertEqual(INTERRUPTED, node.read_to_end() >> 8)

@@ -108,7 +108,7 @@ class JobControlTest(unittest.TestCase):
                 wait_until(lambda pid=pid: is_stopped(pid), f"stopping {pid}")
             self.shell.bytes = b""
             self.shell.send("fg\n")
-            self.expect("the workers go on after")
+            self.expect("the workers continue after")
             for pid in pids:
                 wait_until(lambda pid=pid: not is_stopped(pid), f"continuing {pid}")
         (self.folder / "go").touch()
@@ -139,7 +139,7 @@ class JobControlTest(unittest.TestCase):
         (self.folder / "go").touch()
         self.shell.bytes = b""
         self.shell.send("fg\n")
-        self.expect("the workers go on after")
+        self.expect("the workers continue after")
         self.shell.send("echo code=$?\n")
         self.expect(r"code=143\r")
         self.assertNotIn("workers_killed", self.events())

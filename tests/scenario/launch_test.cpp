@@ -95,7 +95,7 @@ TEST_SUITE("launch") {
   }
 
   TEST_CASE("launch: the report states that ddprun forwarded the fatal signal") {
-    const std::string end = "SIGUSR1, which ddprun received and forwarded";
+    const std::string end = "SIGUSR1 (forwarded by ddprun)";
     Program run(launch({}, "echo ready; exec sleep 1000"));
     REQUIRE(run.read_until_contains("]:ready\n"));
     run.signal(SIGUSR1);
@@ -325,7 +325,7 @@ TEST_SUITE("launch") {
     REQUIRE(program.read_until(
         [](std::string_view output) { return count(std::string(output), "up") == 2; }));
     program.signal(SIGINT);
-    REQUIRE(program.read_until_contains("at most 30 s; again to kill"));
+    REQUIRE(program.read_until_contains("at most 30 s; send it again to kill"));
     program.signal(SIGINT);
     CHECK(program.wait() == 128 + SIGINT);
     CHECK(program.leaves_no_process());

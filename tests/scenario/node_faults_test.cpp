@@ -102,7 +102,7 @@ TEST_SUITE("node faults") {
     CHECK_FALSE(contains(other.output(), "meeting the other nodes"));
     auto& host = cluster.start(2);
     CHECK(host.wait() == 0);
-    CHECK(contains(host.output(), "preflight: CPU in order"));
+    CHECK(contains(host.output(), "preflight: CPU passed"));
     CHECK(contains(host.output(), "rank 0 of 1."));
   }
 }

@@ -82,7 +82,7 @@ TEST_SUITE("node messages") {
     host.signal(SIGINT);
     REQUIRE(host.read_until_contains("at most 60 s"));
     host.signal(SIGINT);
-    REQUIRE(host.read_until_contains("again to end before them"));
+    REQUIRE(host.read_until_contains("send the signal again to end before them"));
     host.signal(SIGINT);
     CHECK(host.wait(std::chrono::seconds(30)) == 128 + SIGINT);
     CHECK(host.leaves_no_process());

@@ -39,7 +39,7 @@ TEST_SUITE("preflight") {
         launch({"--preflight", "--nproc_per_node=3", "--events", events}, "echo works"));
     CHECK(result.exit_code == 0);
     CHECK(contains(result.output, "preflight of 3 workers\n"));
-    CHECK(contains(result.output, "preflight: 3 x CPU in order (at least: memory "));
+    CHECK(contains(result.output, "preflight: 3 x CPU passed (at least: memory "));
     CHECK(count(result.output, "works\n") == 3);
     std::vector<std::string> names;
     for (const auto& event : read_json_lines(events)) {

@@ -193,7 +193,7 @@ class PrivateMemoryTest(unittest.TestCase):
         rest = nodes[1].stdout.read()
         if "not permitted" in line + rest or "too old for the processor" in line + rest:
             self.skipTest("gdb cannot call functions here")
-        self.assertIn("by Python, called by gdb", line)
+        self.assertIn("by Python under gdb", line)
         self.assertIn("in wait_in_c", rest)
 
 

@@ -70,7 +70,7 @@ class TwoNodes(SshTest):
         self.assertIn("rank      : 1 on node node1 (", report)
         self.assertRegex(report, r"time      : 2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d UTC, ")
         self.assertEqual(errors.count("FAILED after"), 1)
-        for line in ("meeting the other nodes of run none at", "OMP_NUM_THREADS is set to 1"):
+        for line in ("meeting the other nodes at", "OMP_NUM_THREADS is set to 1"):
             self.assertEqual(errors.count(line), 1, errors)
         self.assertNotIn("this machine is node", errors)
         self.assertEqual(len(re.findall(r": node \d of 2, ranks ", errors)), 2, errors)

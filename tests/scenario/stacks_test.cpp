@@ -91,7 +91,7 @@ TEST_SUITE("stacks of a run") {
     REQUIRE(program.read_until_contains("epoch 1/"));
     program.signal(SIGRTMIN);
     REQUIRE(program.read_until([](std::string_view output) {
-      return count(std::string(output), "by the worker runtime, asked for by SIGRTMIN") == 2;
+      return count(std::string(output), "asked for by SIGRTMIN; taken by the worker runtime") == 2;
     }));
     REQUIRE(program.read_until_contains("[rank 1]: Thread "));
     CHECK(contains(program.output(), "trainer::run("));

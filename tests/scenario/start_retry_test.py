@@ -127,7 +127,7 @@ class StartRetryTest(unittest.TestCase):
         run = self.start_two_workers(restarts=1)
         away = run.program.rename(self.folder / "away")
         run.crash(0)
-        run.until("worker: there is no such file")
+        run.until("worker: the file does not exist")
         away.rename(run.program)
         self.check_restarted_once(run)
 
@@ -235,7 +235,7 @@ class StartRetryTest(unittest.TestCase):
         self.assertEqual(1, last.wait(), last.output())
         self.assertIn("rank 0 could not be started; the only restart is used", last.output())
         report = last.output().partition("Root cause")[2]
-        self.assertRegex(report, "message +: cannot start .*worker: there is no such file")
+        self.assertRegex(report, "message +: cannot start .*worker: the file does not exist")
 
     def test_invalid_program_at_the_first_start_ends_the_run(self):
         program = self.folder / "worker"

@@ -124,8 +124,8 @@ TEST_SUITE("surroundings") {
       CHECK(result.exit_code == 1);
       if (stream == "2>") continue;
       CHECK(contains(result.output,
-                     "console: No space left on device; the workers' output is not "
-                     "shown any more"));
+                     "console: No space left on device; the workers' output is no "
+                     "longer shown"));
       CHECK(contains(result.output,
                      "ddprun: all workers have succeeded, but not all of their "
                      "output could be written: exit code 1\n"));

@@ -158,7 +158,7 @@ TEST_SUITE("affinity") {
     CHECK(bound(topology, lists, 3) == "? there are 2 lists of CPUs for 3 workers");
     CHECK(bound(topology, lists, 1) == "? there are 2 lists of CPUs for 1 worker");
     CHECK(bound(only(topology, "1-6"), lists, 2) ==
-          "? CPU 7 of local rank 1 is none that ddprun may run on (1-6)");
+          "? CPU 7 of local rank 1 is not among the CPUs that ddprun may use (1-6)");
   }
 
   TEST_CASE("affinity: no policy leaves CPUs unbound and unknown CPUs cannot be bound") {

@@ -85,7 +85,7 @@ TEST_SUITE("json lines") {
          R"({"event":"device_examined","local_rank":1,"device":"CPU","problem":"bad",
              "remark":"slow","memory_bytes_per_second":1.0,"product_flops":2.0,
              "exchange_bytes_per_second":3.0,"all_reduce_bytes_per_second":4.0})"},
-        {PreflightEnded{0.5, "1 x CPU in order"},
+        {PreflightEnded{0.5, "1 x CPU passed"},
          R"({"event":"preflight_ended","seconds":0.5,"is_in_order":true})"},
         {RunStarted{"job", "x.py", 4, "127.0.0.1:1", "/logs"},
          R"({"event":"run_started","run_id":"job","program":"x.py","local_world_size":4,
@@ -208,7 +208,7 @@ TEST_SUITE("json lines file") {
     CHECK(refusal_of("/") == "--events=/: cannot be written: Is a directory");
     const TemporaryFile pipe("events.fifo");
     REQUIRE(::mkfifo(pipe.path.c_str(), 0600) == 0);
-    CHECK(refusal_of(pipe.path).find("it is a pipe that nobody reads") != std::string::npos);
+    CHECK(refusal_of(pipe.path).find("no process reads this pipe") != std::string::npos);
   }
 
   TEST_CASE("json lines: a closed pipe loses events and not the run") {

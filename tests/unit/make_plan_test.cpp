@@ -33,10 +33,12 @@ const Refusal kRefusals[] = {
     {{"--logs_specs=mine"}, "--logs_specs=mine: is not supported"},
     {{"-m", "--no_python"}, "--module and --no_python exclude each other"},
     {{"--nproc_per_node=gpu"}, "--nproc_per_node=gpu: no NVIDIA GPU was found"},
-    {{"--nproc_per_node=2", "-r", "2:1"}, "--redirects: there is no local rank 2 among 2 workers"},
-    {{"-t", "0:1,7:1"}, "--tee: there is no local rank 7 among 1 workers (0 to 0)"},
-    {{"--stdin=1"}, "--stdin: there is no rank 1 among 1 workers (0 to 0)"},
-    {{"--ranks_filter=4", "--nproc_per_node=4"}, "--ranks_filter: there is no rank 4 among 4"},
+    {{"--nproc_per_node=2", "-r", "2:1"},
+     "--redirects: there is no local rank 2; local ranks are 0 to 1"},
+    {{"-t", "0:1,7:1"}, "--tee: there is no local rank 7; the only local rank is 0"},
+    {{"--stdin=1"}, "--stdin: there is no rank 1; the only rank is 0"},
+    {{"--ranks_filter=4", "--nproc_per_node=4"},
+     "--ranks_filter: there is no rank 4; ranks are 0 to 3"},
     {{"--numa_binding=node"}, "--numa_binding: the CPUs that ddprun may run on cannot be read"},
 };
 
@@ -46,7 +48,8 @@ TEST_SUITE("absent local ranks") {
   TEST_CASE("make plan: a filter may name absent local ranks with a note") {
     const auto plan = plan_of({"--local_ranks_filter=0,4", "--nproc_per_node=2", "train.py"});
     REQUIRE_FALSE(plan.notes.empty());
-    CHECK(plan.notes.front() == "--local_ranks_filter: there is no local rank 4 among 2 workers");
+    CHECK(plan.notes.front() ==
+          "--local_ranks_filter: there is no local rank 4; local ranks are 0 to 1");
     CHECK(plan.warnings.empty());
     CHECK(plan_of({"--local_ranks_filter=4", "--nproc_per_node=2", "train.py"}).warnings.front() ==
           "--local_ranks_filter: hides all output, as local ranks are 0 to 1");

@@ -130,12 +130,12 @@ TEST_SUITE("preflight verdict") {
     PreflightReport faster = kSound;
     faster.memory_bytes_per_second = 7e9;
     faster.product_flops = 2e9;
-    CHECK(summary_of({{0, faster}, {1, kSound}}) == "2 x CPU in order (at least: memory 5 GB/s)");
+    CHECK(summary_of({{0, faster}, {1, kSound}}) == "2 x CPU passed (at least: memory 5 GB/s)");
     CHECK(summary_of({{0, faster}}) ==
-          "CPU in order (at least: memory 7 GB/s, matrix product 2 GFLOP/s)");
+          "CPU passed (at least: memory 7 GB/s, matrix product 2 GFLOP/s)");
     faster.device = "CUDA device 1";
     CHECK(summary_of({{0, kSound}, {1, faster}}) ==
-          "CPU, CUDA device 1 in order (at least: memory 5 GB/s)");
+          "CPU, CUDA device 1 passed (at least: memory 5 GB/s)");
     CHECK(summary_of({}).empty());
   }
 }

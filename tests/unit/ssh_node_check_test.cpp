@@ -44,7 +44,7 @@ TEST_SUITE("ssh node check") {
     CHECK(found({}).empty());
     CHECK(found({"--nnodes=1:3"}) ==
           "--nnodes=1:3: --rdzv_backend=static has a fixed number of nodes; c10d takes a range");
-    CHECK(found({"--tee=5:3"}) == "--tee: there is no local rank 5 among 1 workers (0 to 0)");
+    CHECK(found({"--tee=5:3"}) == "--tee: there is no local rank 5; the only local rank is 0");
     CHECK(found({}, std::nullopt, kFile, {{"PET_NNODES", "1:3"}})
               .starts_with("PET_NNODES=1:3: --rdzv_backend=static has"));
   }
@@ -53,7 +53,7 @@ TEST_SUITE("ssh node check") {
     const std::string text = R"({"version": 1, "job": {"command": ["train"]},
       "nodes": [{"name": "a"}, {"name": "b", "nproc_per_node": 2}, {"name": "c"}]})";
     CHECK(found({"--tee=1:3"}, std::nullopt, text) ==
-          "a, c: --tee: there is no local rank 1 among 1 workers (0 to 0)");
+          "a, c: --tee: there is no local rank 1; the only local rank is 0");
     const std::string many = R"({"version": 1, "job": {"command": ["train"]},
       "nodes": [{"name": "a", "nproc_per_node": 2}, {"name": "n[1-9]"}]})";
     CHECK(found({"--tee=1:3"}, std::nullopt, many)

@@ -41,8 +41,8 @@ TEST_SUITE("stacks in reports") {
   TEST_CASE("stacks report: stacks without a file are shown with the rank") {
     const auto text = shown({}, {taken(3, "")});
     CHECK(text.substr(text.find("warning")) ==
-          "warning node 0, attempt 1: stacks of rank 3 (pid 73) by gdb and "
-          "faulthandler, still running 30.0 s after the request to stop; py-spy: refused\n"
+          "warning node 0, attempt 1: stacks of rank 3 (pid 73), still running "
+          "30.0 s after the request to stop; taken by gdb and faulthandler; py-spy: refused\n"
           "[rank 3]: Thread 1:\n[rank 3]: #0 a\n[rank 3]: #1 b\n[rank 3]: #2 c\n"
           "[rank 3]: #3 d\n[rank 3]: #4 e\n[rank 3]: #5 f\n");
   }
@@ -53,7 +53,7 @@ TEST_SUITE("stacks in reports") {
     auto printed = taken(0, "");
     printed.means = {"faulthandler"};
     printed.was_ended = true;
-    CHECK(shown({}, {printed}).find("by faulthandler, which ended it, still running") !=
+    CHECK(shown({}, {printed}).find("; taken by faulthandler, which ended it") !=
           std::string::npos);
     CHECK(shown({}, {printed}).find("[rank 0]") == std::string::npos);
     CHECK(shown({.level = LogLevel::error}, {taken(3, "")}).empty());

@@ -90,7 +90,7 @@ TEST_SUITE("stalled collective") {
                 rank(1, {in(7, "broadcast(1 x int32, root 0)", 9s)}),
                 rank(2, {done(6, "barrier()", 10s)})}) ==
           Lines{"rank 2 has not entered collective 7 of group \"default\", broadcast(1 x int32, "
-                "root 0); rank 1 waits in it, for up to 9.0 s; rank 0 is through with it",
+                "root 0); rank 1 waits in it, for up to 9.0 s; rank 0 has completed it",
                 "rank 2: its last was barrier(), 10.0 s earlier"});
   }
 

@@ -131,7 +131,7 @@ TEST_SUITE("stop sequence") {
   }
 
   TEST_CASE("stop sequence: a request without a grace period kills once in every phase") {
-    const std::string killed = "signal 9, kill: at once, without time to stop";
+    const std::string killed = "signal 9, kill: no grace period";
     for (const auto phase : {Phase::running, Phase::stacks_before_signal, Phase::grace_period,
                              Phase::stacks_before_kill}) {
       CAPTURE(static_cast<int>(phase));

@@ -252,7 +252,7 @@ TEST_SUITE("start failure") {
       std::string expected;
     };
     const std::vector<Row> table = {
-        {{StartStep::exec, ENOENT}, "cannot start /no/such: there is no such file"},
+        {{StartStep::exec, ENOENT}, "cannot start /no/such: the file does not exist"},
         {{StartStep::exec, E2BIG}, "too long"},
         {{StartStep::exec, ETXTBSY}, "open for writing"},
         {{StartStep::exec, ELOOP}, "symbolic links"},
