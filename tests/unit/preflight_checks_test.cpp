@@ -245,7 +245,7 @@ TEST_SUITE("node check") {
     device.device.kind = Device::Kind::cuda;
     const auto reports = reports_of({finds(device), finds(cpu()), finds(device)});
     CHECK(problems_of(reports) ==
-          Strings{"", "it finds no GPU, and other workers of this node have one", ""});
+          Strings{"", "it finds no GPU, but other workers of this node have one", ""});
   }
 
   TEST_CASE("node check: a failed exchange names its rank and other results are kept") {

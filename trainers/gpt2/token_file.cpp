@@ -49,11 +49,12 @@ TokenFile::TokenFile(const std::filesystem::path& path) : name_(path.string()) {
   struct stat status = {};
   if (file.number < 0 || ::fstat(file.number, &status) != 0) {
     refuse_token_file(name_ + " cannot be read: " + std::strerror(errno) +
-                      " (trainers/gpt2/prepare_text makes token files)");
+                      "; create a token file with trainers/gpt2/prepare_text");
   }
   mapped_bytes_ = static_cast<std::size_t>(status.st_size);
   if (!S_ISREG(status.st_mode) || mapped_bytes_ < sizeof(Header)) {
-    refuse_token_file(name_ + " is no token file: make one by trainers/gpt2/prepare_text");
+    refuse_token_file(name_ +
+                      " is not a valid token file; create one with trainers/gpt2/prepare_text");
   }
   void* mapping = ::mmap(nullptr, mapped_bytes_, PROT_READ, MAP_SHARED, file.number, 0);
   if (mapping == MAP_FAILED) ddprun::throw_system_error("mapping " + name_, errno);
@@ -71,22 +72,23 @@ void TokenFile::read_header() {
   Header header = {};
   std::memcpy(&header, mapping_, sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
-    refuse_token_file(name_ + " is no token file: make one by trainers/gpt2/prepare_text");
+    refuse_token_file(name_ +
+                      " is not a valid token file; create one with trainers/gpt2/prepare_text");
   }
   if (header.version != kVersion) {
     refuse_token_file(name_ + " is a token file of version " + std::to_string(header.version) +
                       ", this program reads version " + std::to_string(kVersion));
   }
   if (header.vocabulary == 0 || header.vocabulary > kVocabularyMax) {
-    refuse_token_file(name_ + " says that its vocabulary is " + std::to_string(header.vocabulary) +
-                      ", not 1 to " + std::to_string(kVocabularyMax));
+    refuse_token_file(name_ + ": invalid vocabulary size " + std::to_string(header.vocabulary) +
+                      "; must be 1 to " + std::to_string(kVocabularyMax));
   }
   const std::size_t held = (mapped_bytes_ - sizeof header) / sizeof(std::uint16_t);
   if (header.tokens != held || (mapped_bytes_ - sizeof header) % sizeof(std::uint16_t) != 0) {
-    refuse_token_file(name_ + " says that it has " + std::to_string(header.tokens) +
-                      " tokens, but there are bytes for " + std::to_string(held) +
-                      (header.tokens > held ? ": it was not written to its end"
-                                            : ": something was written behind them"));
+    refuse_token_file(name_ + ": the header gives " + std::to_string(header.tokens) +
+                      " tokens, but the file has " + std::to_string(held) +
+                      (header.tokens > held ? "; the file is incomplete"
+                                            : "; the file has extra bytes at its end"));
   }
   vocabulary_ = header.vocabulary;
   const auto* first = static_cast<const std::byte*>(mapping_) + sizeof header;

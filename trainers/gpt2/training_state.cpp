@@ -70,7 +70,7 @@ std::string head_of(const std::optional<Checkpoint>& checkpoint) {
   const auto found = checkpoint->sections.find("progress");
   if (found == checkpoint->sections.end()) {
     throw Error(Errc::usage, "the checkpoint of step " + std::to_string(checkpoint->step) +
-                                 " has no section 'progress': it is none of gpt2's");
+                                 " has no section 'progress': it was not written by gpt2");
   }
   return {reinterpret_cast<const char*>(found->second.data()), found->second.size()};
 }

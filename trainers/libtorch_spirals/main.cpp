@@ -94,7 +94,7 @@ std::string sampler_state_of(const ddprun::Checkpoint& checkpoint) {
   if (found == checkpoint.sections.end()) {
     throw ddprun::Error(ddprun::Errc::usage,
                         "the checkpoint of step " + std::to_string(checkpoint.step) +
-                            " has no section 'sampler': it is none of libtorch_spirals'");
+                            " has no section 'sampler': it was not written by libtorch_spirals");
   }
   return {reinterpret_cast<const char*>(found->second.data()), found->second.size()};
 }

@@ -251,7 +251,7 @@ void GradientReducer::Impl::complete_step(const Wait& wait) {
 StepTimeline GradientReducer::Impl::finish(Deadline deadline) {
   if (reduction_.capture() != 0 && phase_ == Phase::synchronising) {
     refuse_reducer(
-        "finish() waits on the host, and the step is being captured: tell it a stream of the "
+        "finish() waits on the host, and the step is being captured; give it a stream of the "
         "capture");
   }
   return finish_by([&] { reduction_.wait(deadline); });

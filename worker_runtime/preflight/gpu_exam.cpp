@@ -61,7 +61,7 @@ Exam examine_own(const WorkerEnv& env, Progress& progress) {
   if (none.kind == NoCudaDevice::Kind::broken) throw Error(Errc::cuda, none.reason);
   Exam exam = examine_cpu({}, progress);
   if (none.kind == NoCudaDevice::Kind::not_for_it)
-    exam.remark = "no GPU is looked at: " + none.reason;
+    exam.remark = "no GPU is checked: " + none.reason;
   return exam;
 }
 

@@ -61,7 +61,7 @@ class Check {
     const bool is_cpu = exam_.device.kind == Device::Kind::cpu;
     const bool has_gpus = is_any(share(host_, is_cpu ? 0 : 1));
     if (is_cpu && has_gpus && exam_.problem.empty())
-      report().problem = "it finds no GPU, and other workers of this node have one";
+      report().problem = "it finds no GPU, but other workers of this node have one";
   }
 
   bool has_anybody_problems() { return is_any(share(host_, report().problem.empty() ? 0 : 1)); }

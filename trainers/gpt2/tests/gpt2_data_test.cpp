@@ -100,27 +100,29 @@ TEST_SUITE("token files") {
     const std::string path = folder / "tokens";
     CHECK(refusal(path) ==
           path +
-              " cannot be read: No such file or directory (trainers/gpt2/prepare_text "
-              "makes token files)");
-    const std::string none = path + " is no token file: make one by trainers/gpt2/prepare_text";
+              " cannot be read: No such file or directory; create a token file with "
+              "trainers/gpt2/prepare_text");
+    const std::string none =
+        path + " is not a valid token file; create one with trainers/gpt2/prepare_text";
     write_file(path, "");
     CHECK(refusal(path) == none);
     write_file(path, "Four score and seven years ago our fathers brought forth");
     CHECK(refusal(path) == none);
     CHECK(refusal(folder.path().string()) ==
-          folder.path().string() + " is no token file: make one by trainers/gpt2/prepare_text");
+          folder.path().string() +
+              " is not a valid token file; create one with trainers/gpt2/prepare_text");
     write_token_file(path, {.version = 2, .vocabulary = 5, .tokens = 3}, {0, 1, 2});
     CHECK(refusal(path) == path + " is a token file of version 2, this program reads version 1");
     write_token_file(path, {.vocabulary = 65537, .tokens = 3}, {0, 1, 2});
-    CHECK(refusal(path) == path + " says that its vocabulary is 65537, not 1 to 65536");
+    CHECK(refusal(path) == path + ": invalid vocabulary size 65537; must be 1 to 65536");
     write_token_file(path, {.vocabulary = 5, .tokens = 4}, {0, 1, 2});
     CHECK(refusal(path) == path +
-                               " says that it has 4 tokens, but there are bytes for 3: it was not "
-                               "written to its end");
+                               ": the header gives 4 tokens, but the file has 3; the file is "
+                               "incomplete");
     write_token_file(path, {.vocabulary = 5, .tokens = 2}, {0, 1, 2});
     CHECK(refusal(path) == path +
-                               " says that it has 2 tokens, but there are bytes for 3: something "
-                               "was written behind them");
+                               ": the header gives 2 tokens, but the file has 3; the file has "
+                               "extra bytes at its end");
     write_token_file(path, 5, {});
     CHECK(TokenFile(path).windows(1) == 0);
   }

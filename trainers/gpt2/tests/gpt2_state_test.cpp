@@ -147,7 +147,7 @@ TEST_SUITE("gpt2 state") {
     CHECK(refusal(checkpoint) == "the checkpoint's progress is not readable");
     checkpoint.sections.erase("progress");
     CHECK(refusal(checkpoint) ==
-          "the checkpoint of step 1 has no section 'progress': it is none of gpt2's");
+          "the checkpoint of step 1 has no section 'progress': it was not written by gpt2");
   }
 }
 

@@ -50,7 +50,8 @@ struct Address {
   explicit Address(const std::string& name) {
     value.sun_family = AF_UNIX;
     if (name.empty() || name.size() >= sizeof value.sun_path)
-      throw Error(Errc::protocol, "group memory: \"" + name + "\" is no name of a rank's socket");
+      throw Error(Errc::protocol,
+                  "group memory: \"" + name + "\" is not a valid name of a rank's socket");
     std::memcpy(value.sun_path + 1, name.data(), name.size());
     bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   }
