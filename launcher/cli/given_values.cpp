@@ -262,7 +262,7 @@ GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup
   const auto file = value_of(values.given, "config");
   if (!file && words.given.contains(find_option("node_name"))) {
     values.problems.emplace_back(
-        "--node_name: names a node in the file of --config, which is not given");
+        "--node_name: names a node in the --config file, which is not given");
   }
   if (file && sources.config) {
     values.settings = add_values(values, sources.config({file->value, values.given}));

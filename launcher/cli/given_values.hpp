@@ -86,8 +86,8 @@ struct GatheredValues {
   std::vector<std::string> problems;  ///< of the file
 };
 
-/// Collects values. Arguments override variables, these the file of --config, and this the
-/// scheduler.
+/// Collects values. Arguments override variables, variables override the --config file, and the
+/// file overrides the scheduler.
 GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup& environment,
                              const OptionSources& sources);
 

@@ -98,7 +98,7 @@ TEST_SUITE("man page markup") {
     }
   }
 
-  TEST_CASE("man page: ENVIRONMENT names the options of torchrun without a variable") {
+  TEST_CASE("man page: ENVIRONMENT names the torchrun options without a variable") {
     const auto page = read_source("docs/ddprun.1");
     std::set<std::string> without;
     for (const auto& entry : option_table()) {
@@ -114,7 +114,7 @@ TEST_SUITE("man page markup") {
 }
 
 TEST_SUITE("from torchrun") {
-  TEST_CASE("from_torchrun.md: the table has exactly the options of torchrun") {
+  TEST_CASE("from_torchrun.md: the table has exactly the torchrun options") {
     std::string rows;
     for (const auto& line : split(read_source("docs/from_torchrun.md"), '\n')) {
       if (line.rfind("| `-", 0) == 0) rows += line.substr(0, line.find(" | ")) + "\n";

@@ -173,8 +173,8 @@ TEST_SUITE("precedence of a configuration file") {
 
   TEST_CASE(
       "configuration precedence: a node name needs a file but an unused variable is ignored") {
-    CHECK(
-        contains(problems_of({"--node_name=a", "x.py"}), "--node_name: names a node in the file"));
+    CHECK(contains(problems_of({"--node_name=a", "x.py"}),
+                   "--node_name: names a node in the --config file"));
     CHECK(options_of({"x.py"}, {{"DDPRUN_NODE", "a"}}).program == "x.py");
   }
 }
