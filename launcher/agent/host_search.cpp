@@ -31,8 +31,8 @@ HostSearch::HostSearch(asio::any_io_executor executor, const LaunchPlan& plan, U
       log_(std::move(log)),
       secret_(secret_of(plan)) {}
 
-asio::awaitable<std::unique_ptr<membership::Host>> HostSearch::find(membership::Join self,
-                                                                    etcd::TermNotice on_renewal) {
+asio::awaitable<std::unique_ptr<membership::Host>> HostSearch::find(
+    membership::Join self, etcd::RenewalCallback on_renewal) {
   const auto& nodes = plan_.nodes;
   const membership::HostChoice choice{
       .endpoint = nodes ? StoreEndpoint{nodes->endpoint_host, nodes->endpoint_port}

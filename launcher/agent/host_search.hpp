@@ -30,7 +30,7 @@ class HostSearch {
   /// endpoint's name cannot be resolved (Errc::network), or this node cannot listen there. Called
   /// once.
   boost::asio::awaitable<std::unique_ptr<membership::Host>> find(membership::Join self,
-                                                                 etcd::TermNotice on_renewal);
+                                                                 etcd::RenewalCallback on_renewal);
 
   /// Ends find() early, which may resolve an unknown name for a long time.
   void interrupt();

@@ -189,7 +189,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   /// Workers on the coordinator's node must not outlive its term, even if this process is stopped.
-  etcd::TermNotice follow_term() {
+  etcd::RenewalCallback follow_term() {
     return [weak = weak_from_this()](Time end) {
       if (const auto self = weak.lock()) self->apply(TermRenewed{end});
     };

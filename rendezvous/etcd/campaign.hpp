@@ -27,7 +27,7 @@ struct Candidate {
   std::shared_ptr<RunTrust> trust{};
   /// revision of the ignored outcome; the election fails if there is another
   Revision ignored_outcome = 0;
-  TermNotice on_renewal{};
+  RenewalCallback on_renewal{};
 };
 
 /// REQUIRES: etcd has answered the client before.

@@ -49,7 +49,7 @@ std::shared_ptr<const security::TlsContext> tls_of(const EtcdSettings& etcd) {
 class Election : public std::enable_shared_from_this<Election> {
  public:
   Election(asio::any_io_executor executor, EtcdSettings etcd, HostChoice choice, Join self,
-           TermNotice on_renewal, Log log)
+           RenewalCallback on_renewal, Log log)
       : etcd_(std::move(etcd)),
         choice_(std::move(choice)),
         self_(std::move(self)),
@@ -298,7 +298,7 @@ class Election : public std::enable_shared_from_this<Election> {
   const EtcdSettings etcd_;
   const HostChoice choice_;
   const Join self_;
-  const TermNotice on_renewal_;
+  const RenewalCallback on_renewal_;
   const Log log_;
   const RunKeys keys_;
   const std::shared_ptr<RunTrust> trust_;
@@ -347,7 +347,8 @@ class ElectedHost : public Host {
 }  // namespace
 
 std::unique_ptr<Host> elect_host(asio::any_io_executor executor, EtcdSettings etcd,
-                                 HostChoice choice, Join self, TermNotice on_renewal, Log log) {
+                                 HostChoice choice, Join self, RenewalCallback on_renewal,
+                                 Log log) {
   return std::make_unique<ElectedHost>(
       std::make_shared<Election>(std::move(executor), std::move(etcd), std::move(choice),
                                  std::move(self), std::move(on_renewal), std::move(log)));

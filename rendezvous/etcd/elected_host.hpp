@@ -19,6 +19,7 @@ namespace ddprun::etcd {
 /// terms of this node. Reads TLS files, blocking; throws Error if they are unusable.
 std::unique_ptr<membership::Host> elect_host(boost::asio::any_io_executor executor,
                                              EtcdSettings etcd, membership::HostChoice choice,
-                                             membership::Join self, TermNotice on_renewal, Log log);
+                                             membership::Join self, RenewalCallback on_renewal,
+                                             Log log);
 
 }  // namespace ddprun::etcd

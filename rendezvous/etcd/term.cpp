@@ -36,7 +36,7 @@ Deadline deadline_at(Time time) {
 }  // namespace
 
 Term::Term(std::shared_ptr<Client> client, TermFacts facts,
-           std::unique_ptr<membership::CoordinatorServer> seat, TermNotice on_renewal, Log log)
+           std::unique_ptr<membership::CoordinatorServer> seat, RenewalCallback on_renewal, Log log)
     : client_(std::move(client)),
       facts_(std::move(facts)),
       server_(std::move(seat)),

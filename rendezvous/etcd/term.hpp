@@ -30,13 +30,13 @@ struct TermFacts {
 };
 
 /// Receives the new end of the leadership after each renewal.
-using TermNotice = std::function<void(HeldLease::Time end)>;
+using RenewalCallback = std::function<void(HeldLease::Time end)>;
 
 class Term : public std::enable_shared_from_this<Term> {
  public:
   /// `client` is shared, since it must outlive the term's coroutines.
   Term(std::shared_ptr<Client> client, TermFacts facts,
-       std::unique_ptr<membership::CoordinatorServer> seat, TermNotice on_renewal, Log log);
+       std::unique_ptr<membership::CoordinatorServer> seat, RenewalCallback on_renewal, Log log);
 
   /// Starts to coordinate, continuing from the record if there is one, and to renew the leases. The
   /// term may have ended when this returns.
@@ -78,7 +78,7 @@ class Term : public std::enable_shared_from_this<Term> {
   std::shared_ptr<Client> client_;
   TermFacts facts_;
   std::unique_ptr<membership::CoordinatorServer> server_;
-  const TermNotice on_renewal_;
+  const RenewalCallback on_renewal_;
   Log log_;
   boost::asio::steady_timer timer_;
   std::string problem_;  ///< problem of the last renewal
