@@ -89,8 +89,8 @@ void StoreConnection::send(const wire::Request& request, const StoreCall& call) 
 std::string StoreConnection::receive_string(const StoreCall& call) {
   const auto length = receive_integer<std::uint64_t>(call);
   if (length > wire::kValueBytesMax) {
-    fail_protocol(call, "the answer has " + std::to_string(length) + " bytes (at most " +
-                            std::to_string(wire::kValueBytesMax) + ")");
+    throw_protocol_error(call, "the answer has " + std::to_string(length) + " bytes (at most " +
+                                   std::to_string(wire::kValueBytesMax) + ")");
   }
   std::string bytes(static_cast<std::size_t>(length), '\0');
   receive(bytes.data(), bytes.size(), call);
@@ -102,7 +102,8 @@ void StoreConnection::receive_end_of_wait(const StoreCall& call) {
   const Transfer transfer = socket_.receive(&answer, 1, call.deadline);
   if (transfer.end != Transfer::End::timed_out) {
     check(transfer, call);
-    if (static_cast<std::uint8_t>(answer) != kReady) fail_protocol(call, "a wait was not ended");
+    if (static_cast<std::uint8_t>(answer) != kReady)
+      throw_protocol_error(call, "a wait was not ended");
     return;
   }
   const StoreCall cancel{call.operation, call.key, Deadline::after(kCancelAllowed)};
@@ -111,9 +112,9 @@ void StoreConnection::receive_end_of_wait(const StoreCall& call) {
   const auto first = receive_integer<std::uint8_t>(cancel);
   if (first == kReady) {
     if (receive_integer<std::uint8_t>(cancel) == kCancelled) return;
-    fail_protocol(call, "a wait was not cancelled");
+    throw_protocol_error(call, "a wait was not cancelled");
   }
-  if (first != kCancelled) fail_protocol(call, "a wait was not cancelled");
+  if (first != kCancelled) throw_protocol_error(call, "a wait was not cancelled");
   throw Error(Errc::timeout, "store at " + to_string(endpoint_) + ": " + call.operation + " " +
                                  std::string(call.key) + ": not there " + call.deadline.describe());
 }
@@ -128,7 +129,7 @@ void StoreConnection::check(const Transfer& transfer, const StoreCall& call) {
        transfer.describe());
 }
 
-void StoreConnection::fail_protocol(const StoreCall& call, const std::string& what) {
+void StoreConnection::throw_protocol_error(const StoreCall& call, const std::string& what) {
   fail(Errc::protocol, call, what);
 }
 

@@ -50,7 +50,7 @@ class StoreConnection {
   void receive_end_of_wait(const StoreCall& call);
 
   /// Reports an answer that violates the protocol.
-  [[noreturn]] void fail_protocol(const StoreCall& call, const std::string& what);
+  [[noreturn]] void throw_protocol_error(const StoreCall& call, const std::string& what);
 
  private:
   explicit StoreConnection(const StoreEndpoint& endpoint) : endpoint_(endpoint) {}
