@@ -62,7 +62,7 @@ int run_worker(const std::function<int(const WorkerEnv&)>& body) noexcept {
   try {
     const WorkerEnv env = from_process_environment();
     worker::install_failure_report(env.error_file);
-    worker::install_stack_answer(env.error_file);
+    worker::install_stack_dump_handler(env.error_file);
     announce_alive(env);
     return body(env);
   } catch (...) {

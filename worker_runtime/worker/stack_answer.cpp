@@ -42,7 +42,7 @@ void answer(int) {
 
 }  // namespace
 
-void install_stack_answer(const std::string& error_file) {
+void install_stack_dump_handler(const std::string& error_file) {
   const std::string path =
       error_file.substr(0, error_file.rfind('/') + 1) + std::string(control::kStackPipe);
   if (error_file.empty() || path.size() >= sizeof pipe_path) return;

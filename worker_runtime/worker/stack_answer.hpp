@@ -10,6 +10,6 @@ namespace ddprun::worker {
 /// Makes each thread answer requests through the agent's pipe next to `error_file`. Does nothing if
 /// the path is empty or too long. To be called after install_failure_report(), which prepares
 /// backtrace(3).
-void install_stack_answer(const std::string& error_file);
+void install_stack_dump_handler(const std::string& error_file);
 
 }  // namespace ddprun::worker
