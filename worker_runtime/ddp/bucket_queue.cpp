@@ -88,7 +88,7 @@ void BucketQueue::launch(Bucket& bucket) {
   try {
     const OnStream ordered(group_, tensors_, bucket.stream);
     bucket.work = start(bucket.view);
-    bucket.work.keep_end_time();
+    bucket.work.record_end_time();
   } catch (...) {
     // The calling thread belongs to the backward pass and may not handle exceptions.
     launch_error_ = std::current_exception();

@@ -41,8 +41,8 @@ void Work::hold(void* stream) const {
   if (is_done() && state_->failure) std::rethrow_exception(state_->failure);
 }
 
-void Work::keep_end_time() const {
-  if (state_) state_->queue->keep_end_time(*state_);
+void Work::record_end_time() const {
+  if (state_) state_->queue->record_end_time(*state_);
 }
 
 std::optional<Deadline::Clock::time_point> Work::end_time() const {

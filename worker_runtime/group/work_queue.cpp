@@ -177,7 +177,7 @@ void WorkQueue::throw_timeout(const Work::State& work, Deadline deadline) const 
   throw Error(Errc::timeout, text);
 }
 
-void WorkQueue::keep_end_time(Work::State& work) {
+void WorkQueue::record_end_time(Work::State& work) {
   require_own_process();
   const Lock lock(mutex_);
   if (work.is_timed || work.capture != 0) return;

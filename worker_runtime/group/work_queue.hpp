@@ -83,7 +83,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// Makes later work on `stream` wait for `work`. Blocks until `work` is launched; for a work on
   /// host buffers, until it has ended.
   void hold(const Work::State& work, void* stream);
-  void keep_end_time(Work::State& work);
+  void record_end_time(Work::State& work);
   std::optional<Deadline::Clock::time_point> end_time(const Work::State& work);
 
   /// Fails the group on all ranks, with `rank_name` as the origin. Does nothing in a forked child.

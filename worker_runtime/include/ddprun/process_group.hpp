@@ -58,9 +58,9 @@ class [[nodiscard("the buffers must live until wait() returns")]] Work {
   void hold(void* stream) const;
 
   /// Records the end time of this work, which is a considerable part of a small collective.
-  void keep_end_time() const;
-  /// Returns the end time of a completed work after keep_end_time(); at the latest the time of that
-  /// call.
+  void record_end_time() const;
+  /// Returns the end time of a completed work after record_end_time(); at the latest the time of
+  /// that call.
   std::optional<Deadline::Clock::time_point> end_time() const;
 
   struct State;
