@@ -78,12 +78,12 @@ std::string MlflowSetup::take(const ServerAnswer& answer) {
   switch (stage_) {
     case Stage::find_experiment:
     case Stage::create_experiment:
-      return take_experiment(answer);
+      return handle_experiment_response(answer);
     case Stage::find_own:
     case Stage::find_earlier:
-      return take_found(answer);
+      return handle_search_response(answer);
     case Stage::create:
-      return take_created(answer);
+      return handle_create_response(answer);
     case Stage::reopen:
       stage_ = Stage::describe;
       break;
@@ -102,7 +102,7 @@ std::string MlflowSetup::refuse(const ServerAnswer& answer) {
   return answer.problem;
 }
 
-std::string MlflowSetup::take_experiment(const ServerAnswer& answer) {
+std::string MlflowSetup::handle_experiment_response(const ServerAnswer& answer) {
   const bool is_new = stage_ == Stage::create_experiment;
   if (answer.verdict == Verdict::refused) {
     const bool is_absent = !is_new && answer.error_code == "RESOURCE_DOES_NOT_EXIST";
@@ -119,7 +119,7 @@ std::string MlflowSetup::take_experiment(const ServerAnswer& answer) {
   return "";
 }
 
-std::string MlflowSetup::take_found(const ServerAnswer& answer) {
+std::string MlflowSetup::handle_search_response(const ServerAnswer& answer) {
   if (answer.verdict == Verdict::refused) {
     stage_ = Stage::create;
     return "";
@@ -136,7 +136,7 @@ std::string MlflowSetup::take_found(const ServerAnswer& answer) {
   return "";
 }
 
-std::string MlflowSetup::take_created(const ServerAnswer& answer) {
+std::string MlflowSetup::handle_create_response(const ServerAnswer& answer) {
   if (answer.verdict == Verdict::refused) return refuse(answer);
   mlflow_run_ = text(child(child(answer.json, "run"), "info"), "run_id");
   if (mlflow_run_.empty()) return kUnreadable;

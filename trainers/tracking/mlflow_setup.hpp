@@ -66,9 +66,9 @@ class MlflowSetup {
   Stage after_own() const;
   Texts own_tags() const;
   std::string refuse(const ServerAnswer& answer);
-  std::string take_experiment(const ServerAnswer& answer);
-  std::string take_found(const ServerAnswer& answer);
-  std::string take_created(const ServerAnswer& answer);
+  std::string handle_experiment_response(const ServerAnswer& answer);
+  std::string handle_search_response(const ServerAnswer& answer);
+  std::string handle_create_response(const ServerAnswer& answer);
   void continue_run(const nlohmann::json& run);
 
   RunDescription description_;
