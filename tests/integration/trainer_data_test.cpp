@@ -177,14 +177,14 @@ TEST_SUITE("trainer JSON lines") {
     const ddprun::test::TemporaryFolder folder;
     const fs::path path = fs::path(folder.path()) / "lines";
     using trainer::JsonLines;
-    JsonLines(path, JsonLines::Start::empty).write({{"a", 1}});
-    JsonLines(path, JsonLines::Start::append).write({{"b", 2}});
+    JsonLines(path, JsonLines::OpenMode::truncate).write({{"a", 1}});
+    JsonLines(path, JsonLines::OpenMode::append).write({{"b", 2}});
     CHECK(read_all(path) == "{\"a\":1}\n{\"b\":2}\n");
-    JsonLines(path, JsonLines::Start::empty).write({{"c", 3}});
+    JsonLines(path, JsonLines::OpenMode::truncate).write({{"c", 3}});
     CHECK(read_all(path) == "{\"c\":3}\n");
-    CHECK_FALSE(JsonLines("", JsonLines::Start::empty).is_open());
+    CHECK_FALSE(JsonLines("", JsonLines::OpenMode::truncate).is_open());
     const auto message = refusal(
-        [&] { JsonLines(fs::path(folder.path()) / "none" / "x", JsonLines::Start::empty); });
+        [&] { JsonLines(fs::path(folder.path()) / "none" / "x", JsonLines::OpenMode::truncate); });
     CHECK(contains(message, "none/x cannot be written: No such file"));
   }
 }

@@ -13,10 +13,10 @@
 
 namespace trainer {
 
-JsonLines::JsonLines(std::filesystem::path path, Start start) : path_(std::move(path)) {
+JsonLines::JsonLines(std::filesystem::path path, OpenMode mode) : path_(std::move(path)) {
   if (path_.empty()) return;
   const int flags =
-      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (start == Start::empty ? O_TRUNC : 0);
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (mode == OpenMode::truncate ? O_TRUNC : 0);
   descriptor_ = ::open(path_.c_str(), flags, 0666);
   if (descriptor_ < 0) {
     throw ddprun::Error(ddprun::Errc::usage,

@@ -10,13 +10,13 @@ namespace trainer {
 
 class JsonLines {
  public:
-  enum class Start {
-    empty,   ///< discards the lines of an earlier run
-    append,  ///< keeps the lines from before a restart
+  enum class OpenMode {
+    truncate,  ///< discards the lines of an earlier run
+    append,    ///< keeps the lines from before a restart
   };
 
   /// An empty path disables writing. Throws Error{Errc::usage} if the file cannot be opened.
-  JsonLines(std::filesystem::path path, Start start);
+  JsonLines(std::filesystem::path path, OpenMode mode);
   JsonLines(const JsonLines&) = delete;
   JsonLines& operator=(const JsonLines&) = delete;
   ~JsonLines();

@@ -239,11 +239,11 @@ int train(const WorkerEnv& env, Options options, Tracking& tracking) {
   const auto progress = restore(*compute, group, model, optimizer, newest, settings);
   if (progress) sampler.load(ddprun::ElasticSampler::State::from_text(progress->sampler));
 
-  const auto open_as = progress ? JsonLines::Start::append : JsonLines::Start::empty;
+  const auto open_as = progress ? JsonLines::OpenMode::append : JsonLines::OpenMode::truncate;
   JsonLines metrics(is_first ? options.metrics : "", open_as);
   JsonLines ledger(
       options.ledger.empty() ? "" : format("%s.rank%d", options.ledger.c_str(), env.rank),
-      env.restart_count > 0 ? JsonLines::Start::append : open_as);
+      env.restart_count > 0 ? JsonLines::OpenMode::append : open_as);
   if (is_first) {
     tracking.start(options.tracking, {.program = "gpt2",
                                       .env = env,

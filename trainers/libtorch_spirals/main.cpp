@@ -188,7 +188,7 @@ void Training::run(int attempt) {
   resume();
   Console console(!speaks());
   JsonLines metrics(speaks() ? options_.metrics : "",
-                    attempt == 0 ? JsonLines::Start::empty : JsonLines::Start::append);
+                    attempt == 0 ? JsonLines::OpenMode::truncate : JsonLines::OpenMode::append);
   const auto write = [&](const nlohmann::ordered_json& line) {
     if (metrics.is_open()) metrics.write(line);
   };

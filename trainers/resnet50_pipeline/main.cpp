@@ -63,7 +63,7 @@ class Report {
       : options_(options),
         place_(place),
         console_(!speaks()),
-        metrics_(speaks() ? options.metrics : std::string(), JsonLines::Start::empty) {}
+        metrics_(speaks() ? options.metrics : std::string(), JsonLines::OpenMode::truncate) {}
 
   void start() {
     const bool is_split = options_.split_size > 0 && options_.split_size < options_.batch_size;

@@ -252,11 +252,11 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace,
   Progress progress;
   if (newest) progress = restore(*newest, model, *optimizer, settings);
 
-  const auto open_as = newest ? JsonLines::Start::append : JsonLines::Start::empty;
+  const auto open_as = newest ? JsonLines::OpenMode::append : JsonLines::OpenMode::truncate;
   JsonLines metrics(is_first ? options.metrics : "", open_as);
   JsonLines ledger(
       options.ledger.empty() ? "" : format("%s.rank%d", options.ledger.c_str(), env.rank),
-      env.restart_count > 0 ? JsonLines::Start::append : open_as);
+      env.restart_count > 0 ? JsonLines::OpenMode::append : open_as);
   if (is_first) {
     tracking.start(options.tracking, {.program = "trainer",
                                       .env = env,
