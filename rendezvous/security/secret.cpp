@@ -92,8 +92,9 @@ Secret Secret::from_bytes(std::string bytes, const std::string& origin) {
   while (!kept.empty() && (kept.back() == '\n' || kept.back() == '\r')) kept.pop_back();
   if (kept.size() < kSecretBytesMin || kept.size() > kSecretBytesMax) {
     refuse(origin, "a secret must be " + std::to_string(kSecretBytesMin) + " to " +
-                       std::to_string(kSecretBytesMax) + " bytes long; this one has " +
-                       (kept.size() > kSecretBytesMax ? "more" : std::to_string(kept.size())) +
+                       std::to_string(kSecretBytesMax) + " bytes long; this one " +
+                       (kept.size() > kSecretBytesMax ? "is longer"
+                                                      : "has " + std::to_string(kept.size())) +
                        "; create one with 'ddprun keygen FILE'");
   }
   return secret;

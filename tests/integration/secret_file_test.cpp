@@ -84,8 +84,8 @@ TEST_SUITE("secret file") {
           "--secret_file=run.key: a secret must be 32 to 4096 bytes long; this one has " +
           std::to_string(bytes.find_last_of('x') + 1)));
     }
-    CHECK(taken(std::string(4097, 'x')).find("this has more") != std::string::npos);
-    CHECK(taken(std::string(1 << 20, '\n')).find("from 32 to 4096") != std::string::npos);
+    CHECK(taken(std::string(4097, 'x')).find("this one is longer") != std::string::npos);
+    CHECK(taken(std::string(1 << 20, '\n')).find("must be 32 to 4096") != std::string::npos);
   }
 
   TEST_CASE("secret file: distinct bytes are counted") {

@@ -88,7 +88,7 @@ class RealTorchrun(harness.RunTest):
         self.assertIn("it is a torchrun; " + ADVICE, self.words_beside(self.c10d(1), self.c10d(0)))
 
     def test_node_names_torchrun_as_possible_cause_if_its_store_is_empty(self):
-        self.assertIn("such as a torchrun", self.words_beside(self.static(0), self.static(1)))
+        self.assertIn("such as torchrun", self.words_beside(self.static(0), self.static(1)))
 
     def words_beside(self, options_of_torchrun, options_of_node):
         torchrun = self.start_torchrun(*options_of_torchrun)
