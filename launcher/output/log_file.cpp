@@ -10,9 +10,9 @@ namespace ddprun {
 
 LogFile::LogFile(const HeldPath& path, std::shared_ptr<LogWriter> writer)
     : writer_(std::move(writer)), file_(std::make_shared<LogWriter::File>()) {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND;
+  constexpr int kOpenFlags = O_WRONLY | O_CREAT | O_APPEND;
   file_->name = path.path().string();
-  file_->fd = path.is_held() ? path.open_regular(kFlags, 0644) : path.open(kFlags, 0644);
+  file_->fd = path.is_held() ? path.open_regular(kOpenFlags, 0644) : path.open(kOpenFlags, 0644);
   if (file_->fd.get() < 0) throw_system_error("worker output: " + file_->name, errno);
 }
 
