@@ -65,8 +65,16 @@ class Freezer {
   fs::path folder_;
 };
 
+std::vector<WorkerSpec> sleeping_workers(int count) {
+  std::vector<WorkerSpec> workers;
+  workers.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) workers.push_back(shell_worker(i, "exec sleep 1000"));
+  return workers;
+}
+
 std::vector<pid_t> pids_of(const std::vector<WorkerStarted>& started) {
   std::vector<pid_t> pids;
+  pids.reserve(started.size());
   for (const auto& worker : started) pids.push_back(worker.pid);
   return pids;
 }
@@ -78,8 +86,7 @@ TEST_SUITE("liveness") {
     for (const auto mode : kModes) {
       constexpr int kWorkers = 200;
       WorkerBench bench(kWorkers, mode);
-      std::vector<WorkerSpec> workers;
-      for (int i = 0; i < kWorkers; ++i) workers.push_back(shell_worker(i, "exec sleep 1000"));
+      const auto workers = sleeping_workers(kWorkers);
       int turns = 0;
       const auto result = bench.try_start(workers, [&] {
         if (++turns == 5) bench.group().stop(SIGTERM, 20s);
@@ -99,8 +106,7 @@ TEST_SUITE("liveness") {
 
   TEST_CASE("liveness: workers are killed at once while others start") {
     WorkerBench bench(50);
-    std::vector<WorkerSpec> workers;
-    for (int i = 0; i < 50; ++i) workers.push_back(shell_worker(i, "exec sleep 1000"));
+    const auto workers = sleeping_workers(50);
     int turns = 0;
     bench.try_start(workers, [&] {
       if (++turns == 5) bench.group().stop(SIGKILL, 0s);
@@ -220,8 +226,7 @@ TEST_SUITE("liveness") {
     const auto begin = std::chrono::steady_clock::now();
     {
       WorkerBench bench(kWorkers);
-      std::vector<WorkerSpec> workers;
-      for (int i = 0; i < kWorkers; ++i) workers.push_back(shell_worker(i, "exec sleep 1000"));
+      const auto workers = sleeping_workers(kWorkers);
       pids = pids_of(bench.start(workers));
       freezer.emplace(*folder, pids);
     }
