@@ -54,12 +54,12 @@ class OutputRouter {
   struct Console {
     int standard_output = 1;
     int standard_error = 2;
-    /// True if those of the two that are terminals support the usual escape sequences.
+    /// True if the terminals among the two support the usual escape sequences.
     bool can_redraw = false;
   };
 
   OutputRouter(boost::asio::any_io_executor executor, Console console, Log log = {});
-  /// Drops output that the console has not accepted; waits for log files as drain().
+  /// Discards output that the console has not accepted, and waits for log files like drain().
   ~OutputRouter();
 
   /// Opens the file, if any, and a pipe. Throws Error{Errc::system} with the file.

@@ -100,7 +100,7 @@ class RunMembers {
 
   std::string word_;
   std::optional<Cgroup> cgroup_;
-  std::optional<Cgroup> start_cgroup_;  ///< below cgroup_, once that has been killed
+  std::optional<Cgroup> start_cgroup_;  ///< child of cgroup_ for new processes, after a kill
   int start_cgroup_count_ = 0;
   mutable bool has_killed_ = false;  ///< since the creation of the birthplace
   std::vector<OpenProcess> frozen_;  ///< outside the cgroup, stopped by freeze()

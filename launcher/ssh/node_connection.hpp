@@ -67,7 +67,7 @@ class NodeConnection {
   ChildProcess process_;
   NodeConsole& console_;
   const std::uint32_t node_;
-  const ProcessRequest request_;  ///< the environment is this process'
+  const ProcessRequest request_;  ///< request whose environment is that of this process
   const std::string program_;
   std::function<void()> on_started_;
   std::string outgoing_;

@@ -9,16 +9,16 @@
 
 namespace ddprun::membership {
 
-/// Bytes of a reason: one line for operators, which may contain paths.
+/// Maximum bytes of a reason: one line for operators, which may contain paths.
 inline constexpr std::size_t kReasonBytesMax = std::size_t{8} << 10;
 
-/// Bytes of a worker's failure description, without its output.
+/// Maximum bytes of a worker's failure description, without the worker's output.
 inline constexpr std::size_t kDescriptionBytesMax = std::size_t{1} << 10;
 
-/// Failures in one message; a failed collective can fail a thousand ranks.
+/// Maximum number of failures in a message; one failed collective can fail a thousand ranks.
 inline constexpr std::size_t kFailuresMax = 64;
 
-/// Of the exits of one message's failures together.
+/// Maximum total bytes of the exits in a message's failures.
 inline constexpr std::size_t kExitBytesMax = std::size_t{1} << 20;
 
 /// Recorded calls of a group in a message, the last ones: a rank is at most a few calls behind,

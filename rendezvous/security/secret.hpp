@@ -36,12 +36,12 @@ class Secret {
  private:
   explicit Secret(std::string bytes) : bytes_(std::move(bytes)) {}
 
-  std::string bytes_;  ///< always on the heap: longer than what a string holds in itself
+  std::string bytes_;  ///< always on the heap: too long for the small-string buffer
 };
 
-/// Throws Error{Errc::usage} unless `path` is a regular file of a secret's size, of this user or of
-/// root, to which no other user has access. If this process is not root's, one of its groups may
-/// read a file of root.
+/// Reads a secret. Throws Error{Errc::usage} unless `path` is a regular file of a secret's size
+/// that this user or root owns and no other user can access. If this process does not run as root,
+/// one of its groups may have read access to a file of root.
 Secret read_secret(const std::string& path, const std::string& origin);
 
 /// Writes a new random secret: a line of 64 hexadecimal digits, mode 0600. Throws

@@ -50,24 +50,24 @@ struct Operation {
 
 // Properties of collectives and calls.
 
-/// True for send and recv, which only two ranks call.
+/// Returns true for send and recv, which only two ranks call.
 bool is_message(Collective collective);
-/// True if `peer` is the root.
+/// Returns true if `peer` is the root.
 bool has_root(Collective collective);
-/// True if `op` is used.
+/// Returns true if `op` is used.
 bool combines(Collective collective);
-/// True if the caller passes an element count and type.
+/// Returns true if the caller passes an element count and type.
 bool has_elements(Collective collective);
 /// Returns the type of the elements; unspecified for a barrier.
 DataType data_type(const Operation& operation);
-/// Returns the element count that is equal on all ranks: that of one rank's part where ranks have
-/// different parts, else that of the buffer.
+/// Returns the element count that is equal on all ranks: of one rank's part if ranks have different
+/// parts, otherwise of the buffer.
 std::size_t part_elements(const Operation& operation, std::size_t ranks);
 /// Returns the device of the buffers; the CPU if they are empty.
 Device device_of(const Operation& operation);
-/// "all_reduce(100 x float32, sum)", "send(1 x int32, rank 2, tag 7)".
+/// Returns text such as "all_reduce(100 x float32, sum)" or "send(1 x int32, rank 2, tag 7)".
 std::string describe(const Operation& operation, std::size_t ranks);
-/// The same with index and group: "all_reduce(100 x float32, sum), collective 5 of group
+/// Like describe(), with index and group: "all_reduce(100 x float32, sum), collective 5 of group
 /// "default"".
 std::string describe_in(const std::string& group, const Operation& operation, std::size_t ranks);
 

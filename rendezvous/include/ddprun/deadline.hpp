@@ -1,6 +1,6 @@
-// A point in time by which an operation must complete. Created once, at the edge, and passed down,
-// so that layers do not restart a duration. Remembers the allowed time for error messages.
-// Thread-safe.
+// A point in time by which an operation must complete. It is created once, by the outermost caller,
+// and passed down, so that layers do not restart a duration. Keeps the allowed time for error
+// messages. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -13,38 +13,38 @@ class Deadline {
  public:
   /// The clock of all deadlines.
   using Clock = std::chrono::steady_clock;
-  /// A span of that clock.
+  /// A duration of that clock.
   using Duration = Clock::duration;
 
-  /// `allowed` from now on. A negative duration has already passed.
+  /// Returns a deadline `allowed` from now. A deadline with a negative duration has passed.
   static Deadline after(Duration allowed);
 
-  /// `allowed` after `start`, for callers that have already read the clock.
+  /// Returns a deadline `allowed` after `start`, for callers that have already read the clock.
   static Deadline from(Clock::time_point start, Duration allowed);
 
-  /// No limit. For waits that another mechanism is sure to end.
+  /// Returns a deadline that never passes, for waits that another mechanism always ends.
   static Deadline never();
 
-  /// Whether there is no limit.
+  /// Returns true if there is no limit.
   bool is_never() const { return time_ == Clock::time_point::max(); }
-  /// Whether the time has come; never without a limit.
+  /// Returns true if the deadline has passed; always false without a limit.
   bool passed() const { return Clock::now() >= time_; }
 
-  /// Time left, at least zero; Duration::max() if there is no limit.
+  /// Returns the time left, at least zero; Duration::max() if there is no limit.
   Duration remaining() const;
 
-  /// Time left in whole milliseconds, rounded up, for poll(2) and its like: -1 if there is no
-  /// limit.
+  /// Returns the time left in whole milliseconds, rounded up, for poll(2) and similar calls; -1 if
+  /// there is no limit.
   int remaining_poll_milliseconds() const;
 
-  /// The time itself; Clock::time_point::max() if there is no limit.
+  /// Returns the point in time; Clock::time_point::max() if there is no limit.
   Clock::time_point time() const { return time_; }
-  /// Time since it was made, or since `start`.
+  /// Returns the time since the start: the creation, or `start` of from().
   Duration elapsed() const { return Clock::now() - start_; }
-  /// Time between its start and the limit; Duration::max() if there is no limit.
+  /// Returns the time from the start to the limit; Duration::max() if there is no limit.
   Duration allowed() const;
 
-  /// "after 3.2 s (3.0 s allowed)", for error messages.
+  /// Returns text for error messages, such as "after 3.2 s (3.0 s allowed)".
   std::string describe() const;
 
  private:

@@ -1,6 +1,6 @@
-// The one exception type of the project, for failures that the caller is not expected to branch on.
-// Expected outcomes (a deadline passed, a key absent, a worker's exit) are return values instead.
-// Any thread may use it.
+// The project's only exception type, for failures that callers are not expected to handle case by
+// case. Expected outcomes (a passed deadline, a missing key, a worker's exit) are return values.
+// Thread-safe.
 #pragma once
 
 #include <optional>
@@ -10,38 +10,38 @@
 
 namespace ddprun {
 
-/// What kind of failure an Error is; decides the exit code of a program that ends with it.
+/// Kinds of failures. The kind determines the exit code of a program that ends with an Error.
 enum class Errc {
-  usage,     ///< the caller or the operator asked for something that makes no sense
-  system,    ///< the operating system refused
-  network,   ///< a connection could not be made or broke
-  protocol,  ///< a peer sent bytes that are not the protocol
+  usage,     ///< invalid arguments, options or order of calls
+  system,    ///< a system call failed
+  network,   ///< a connection failed or was lost
+  protocol,  ///< a peer sent bytes that violate the protocol
   timeout,   ///< a deadline passed
-  closed,    ///< the thing was shut down while it was used
+  closed,    ///< the object has been shut down
   remote,    ///< another worker failed; see PeerFailed
   cuda,      ///< a CUDA call failed
   nccl,      ///< an NCCL call failed
-  internal,  ///< a mistake in ddprun
+  internal,  ///< a bug in ddprun
 };
 
-/// The name of `code` as it stands in logs and events, e.g. "timeout".
+/// Returns the name of `code` in logs and events, such as "timeout".
 const char* to_string(Errc code) noexcept;
 
-/// Returns the code with this name; nullopt if there is no such code.
+/// Returns the code with this name, or nullopt if there is none.
 std::optional<Errc> errc_named(std::string_view name) noexcept;
 
-/// A failure, with a message written for the operator: the thing, what happened, the limit or a
-/// hint.
+/// A failure with a message for the operator: the affected object, the problem, and the limit or a
+/// remedy.
 class Error : public std::runtime_error {
  public:
-  /// `error_number` is an errno value, for Errc::system; 0 is none.
+  /// `error_number` is an errno value for Errc::system; 0: none.
   Error(Errc code, const std::string& message, int error_number = 0)
       : std::runtime_error(message), code_(code), error_number_(error_number) {}
 
-  /// The kind of failure.
+  /// Returns the kind of failure.
   Errc code() const noexcept { return code_; }
 
-  /// Returns the errno value behind an Errc::system error; 0 for others.
+  /// Returns the errno value of an Errc::system error; 0 for other errors.
   int error_number() const noexcept { return error_number_; }
 
  private:
@@ -49,8 +49,8 @@ class Error : public std::runtime_error {
   int error_number_;
 };
 
-/// Throws Error{Errc::system} with `error_number` (an errno value) and a message of `what` and the
-/// text of that number.
+/// Throws Error{Errc::system} with `error_number`, an errno value, and a message that consists of
+/// `what` and the description of that value.
 [[noreturn]] void throw_system_error(const std::string& what, int error_number);
 
 }  // namespace ddprun

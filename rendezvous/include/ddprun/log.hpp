@@ -1,5 +1,5 @@
-// Logging of libraries: through a callable that the program provides. Without one they do not
-// print, except ddprun::torch::init(), whose programs provide none.
+// Logging of libraries, through a callable that the program provides. Without a callable, libraries
+// print nothing, except for ddprun::torch::init().
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 namespace ddprun {
 
 enum class LogLevel {
-  debug,  ///< everything else
+  debug,  ///< details
   info,   ///< at most a dozen lines per round
   warn,   ///< needs attention; the run continues
   error,  ///< the run cannot continue

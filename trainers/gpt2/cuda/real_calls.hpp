@@ -5,10 +5,10 @@
 
 namespace trainer::cuda {
 
-/// CUDA's runtime, which is linked.
+/// Returns the functions of CUDA's runtime, to which the program is linked.
 const RuntimeCalls& runtime_calls();
 
-/// Our kernels, compiled by nvcc.
+/// Returns the functions of this project's kernels, compiled by nvcc.
 const KernelCalls& device_kernels();
 
 /// Loads cuBLAS on the first call: the file in DDPRUN_CUBLAS_LIBRARY, if set; otherwise from the

@@ -24,17 +24,17 @@ struct BucketGradient {
 struct BucketView {
   std::size_t index = 0;  ///< index in launch order
   bool is_last = false;   ///< true for the last bucket of a step
-  /// Elements of all parts. Initially this rank's gradients; the hook writes the result here.
+  /// Elements of all parts: this rank's gradients before the hook, the result after it.
   Buffer gradients;
-  std::span<const BucketGradient> parts;  ///< contiguous, in the order of memory
+  std::span<const BucketGradient> parts;  ///< contiguous, in memory order
   ReduceOp op = ReduceOp::average;        ///< requested result: average or sum
-  /// Changes when buckets are rebuilt, which invalidates a hook's data of a bucket.
+  /// Number of rebuilds. A rebuild invalidates data that a hook keeps per bucket.
   std::size_t layout = 0;
 };
 
 /// Replaces a bucket's all-reduce, including averaging. All ranks must use the same hook, which
-/// must call the same collectives in the same order on each rank. finish() throws exceptions of the
-/// functions, which fail the group on the other ranks. Not called in a group of one rank.
+/// must call the same collectives in the same order on each rank. finish() rethrows exceptions of
+/// these functions; they fail the group on the other ranks. Not called in a group of one rank.
 struct BucketHook {
   /// Name in errors and logs; equal on all ranks.
   std::string name;
@@ -43,13 +43,13 @@ struct BucketHook {
   /// finish() awaits before `complete`. Buffers must live until then. On a device, the bucket is
   /// complete after the current work on the group's stream().
   std::function<void(const BucketView& bucket, Work& work)> start;
-  /// If set, called by finish() for each bucket in order, after `work` has ended; on a device, work
-  /// on the group's stream() runs after `work`. May call further collectives and wait for them
-  /// until `deadline`. If it throws before these have ended, it must first abort the group and wait
-  /// for them without deadline, since they access its memory.
+  /// If set, finish() calls it for each bucket in order after `work` has ended. On a device, work
+  /// on the group's stream() runs after `work`. It may call further collectives and wait for them
+  /// until `deadline`. Before it throws, it must abort the group and wait without a deadline for
+  /// collectives that have not ended, since they access the group's memory.
   std::function<void(const BucketView& bucket, Deadline deadline)> complete = {};
-  /// If set, called by finish() without a stream and by synchronise(): blocks until the collectives
-  /// that `complete` made the group's stream() wait for have ended, and throws their failures.
+  /// If set, called by finish() without a stream and by synchronise(). Blocks until the collectives
+  /// of `complete` that the group's stream() waits for have ended, and throws their failures.
   std::function<void(Deadline deadline)> await = {};
   /// False if gradients may differ between ranks after a step.
   bool keeps_ranks_equal = true;

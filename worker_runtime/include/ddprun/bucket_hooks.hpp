@@ -1,4 +1,4 @@
-// Bucket hooks for ReducerOptions::hook. A hook belongs to one reducer. Buckets of other types than
+// Bucket hooks for ReducerOptions::hook. A hook belongs to one reducer. Buckets whose type is not
 // float32 are all-reduced unchanged.
 #pragma once
 
@@ -12,18 +12,18 @@
 
 namespace ddprun {
 
-/// Transfers gradients as `wire_type`, float16 or bfloat16: half the bytes. Each rank's gradient is
-/// rounded; the sum is computed in float32 and rounded again. Values beyond 65504 become infinite
-/// in float16; bfloat16 has float32's range and three significant digits. Allocates half a bucket
-/// for each bucket. Throws Error{Errc::usage} for other types.
+/// Returns a hook that transfers gradients as `wire_type`, float16 or bfloat16, which halves the
+/// bytes. Rounds each rank's gradient, computes the sum in float32 and rounds the sum. Values
+/// beyond 65504 become infinite in float16; bfloat16 has float32's range and three significant
+/// digits. Allocates half a bucket per bucket. Throws Error{Errc::usage} for other types.
 BucketHook compress(ProcessGroup group, DataType wire_type);
 
-/// Post-local SGD (Lin, Stich, Patel, Jaggi, 2018): the first steps average gradients over all
-/// ranks, later ones over `subgroup` or not at all; a ModelAverager averages parameters
-/// periodically.
+/// Options of post-local SGD (Lin, Stich, Patel, Jaggi, 2018). The first steps average gradients
+/// over all ranks. Later steps average them over `subgroup` or not at all, and a ModelAverager
+/// averages the parameters periodically.
 struct PostLocalSgdOptions {
-  std::int64_t start_step = 1000;  ///< number of first steps, synchronised ones
-  /// Ranks that average gradients in every later step, such as those of a node.
+  std::int64_t start_step = 1000;  ///< number of steps that average over all ranks
+  /// Ranks that average gradients in later steps, such as the ranks of a node.
   std::optional<ProcessGroup> subgroup = std::nullopt;
 };
 
@@ -38,8 +38,8 @@ class ModelAverager {
   ModelAverager(ProcessGroup group, std::vector<Buffer> parameters, std::int64_t period,
                 std::int64_t start_step);
 
-  /// To be called after every optimizer step, on all ranks. If it averages, it blocks and returns
-  /// true. Throws failures of the collectives.
+  /// Must be called after every optimizer step on all ranks. Returns true if it averaged, which
+  /// blocks. Throws failures of the collectives.
   bool step();
 
  private:

@@ -1,4 +1,4 @@
-// Typed, non-owning views of memory, the arguments of collectives. Plain values; any thread.
+// Typed, non-owning views of memory, used as arguments of collectives. Plain values; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace ddprun {
 
-/// Types of elements.
+/// Element types.
 enum class DataType : std::uint8_t {
   float32,
   float64,
@@ -17,7 +17,7 @@ enum class DataType : std::uint8_t {
   uint8,
 };
 
-/// Bytes of one element.
+/// Returns the size of an element in bytes.
 constexpr std::size_t size_of(DataType type) {
   switch (type) {
     case DataType::float64:
@@ -35,44 +35,44 @@ constexpr std::size_t size_of(DataType type) {
   return 0;
 }
 
-/// Returns the name: "float32".
+/// Returns the name, such as "float32".
 const char* to_string(DataType type) noexcept;
 
-/// How collectives combine elements. Half types are combined in float32 and rounded once; average
-/// divides the sum by the number of ranks (integers: rounded towards zero).
+/// Reduction operators. Half types are combined in float32 and rounded once. `average` divides the
+/// sum by the number of ranks; integers are rounded towards zero.
 enum class ReduceOp : std::uint8_t { sum, average, product, min, max };
 
-/// Returns the name: "sum".
+/// Returns the name, such as "sum".
 const char* to_string(ReduceOp op) noexcept;
 
-/// Where memory lives.
+/// Location of memory.
 struct Device {
-  /// The kinds of memory.
+  /// Kinds of memory.
   enum class Kind : std::uint8_t { cpu, cuda };
-  Kind kind = Kind::cpu;  ///< the kind of memory
+  Kind kind = Kind::cpu;  ///< kind of memory
   int index = 0;          ///< CUDA device; 0 for the CPU
 
   bool operator==(const Device&) const = default;
 };
 
-/// `elements` elements of `type` at `data`. The memory belongs to the caller and must live until
-/// the Work that uses it has ended.
+/// A view of `elements` elements of `type` at `data`. The memory belongs to the caller and must
+/// live until the Work that uses it has ended.
 struct Buffer {
-  void* data = nullptr;               ///< the first element
+  void* data = nullptr;               ///< first element
   std::size_t elements = 0;           ///< number of elements
   DataType type = DataType::float32;  ///< type of each element
   Device device = {};                 ///< location of `data`
 
-  /// Size of all elements.
+  /// Returns the size of all elements in bytes.
   std::size_t bytes() const { return elements * size_of(type); }
 
-  /// `count` elements from element `first` on.
+  /// Returns a view of `count` elements that starts at element `first`.
   Buffer slice(std::size_t first, std::size_t count) const {
     return {static_cast<std::byte*>(data) + first * size_of(type), count, type, device};
   }
 };
 
-/// Memory on the CPU as a Buffer.
+/// Returns a Buffer for memory on the CPU.
 inline Buffer as_buffer(float* data, std::size_t elements) {
   return {data, elements, DataType::float32};
 }

@@ -1,6 +1,6 @@
-// Durable training state. A checkpoint is one file of named byte sections with a checksum, written
-// to a temporary file, flushed to the disk and renamed, so that a reader finds either the old file
-// or the complete new one. Blocking; one thread at a time.
+// Durable training state. A checkpoint is one file of named byte sections with a checksum. It is
+// written to a temporary file, flushed to the disk and renamed, so a reader finds either the old
+// file or the complete new one. Blocking; one thread at a time.
 #pragma once
 
 #include <ddprun/log.hpp>
@@ -40,7 +40,7 @@ void put_section(Checkpoint& checkpoint, const std::string& name, const Range& v
 /// size.
 void get_section(const Checkpoint& checkpoint, const std::string& name, std::span<std::byte> bytes);
 
-/// The same for an array, which must have the same number of elements.
+/// Copies section `name` to an array, which must have the same number of elements.
 template <std::ranges::contiguous_range Range>
 void get_section(const Checkpoint& checkpoint, const std::string& name, Range&& values) {
   static_assert(std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>);
@@ -50,42 +50,42 @@ void get_section(const Checkpoint& checkpoint, const std::string& name, Range&& 
 
 class WriterLock;
 
-/// A directory of checkpoints of one run, named by step. Any number of processes may read it. From
-/// its claim() or first save() on, an object is the directory's only writer; copies count as the
-/// same object.
+/// A directory with the checkpoints of one run, named by step. Any number of processes may read it.
+/// An object becomes the directory's only writer with its claim() or first save(); its copies share
+/// this role.
 class CheckpointDirectory {
  public:
-  /// Number of kept checkpoints, and time limits.
+  /// Number of checkpoints to keep, time limit and log.
   struct Options {
-    /// Number of checkpoints to keep; older ones are deleted after a new one is durable. At least
-    /// 2, so that a damaged newest one has a predecessor.
+    /// Number of checkpoints to keep; older files are deleted after a new one is durable. At least
+    /// 2, so that an intact file remains if the newest is damaged.
     std::size_t keep = 3;
     /// Time limit for claim() and the first save() to wait for another writer to end. A killed
     /// worker holds the lock until the kernel has freed its memory, which may take longer than the
     /// start of its successor.
     std::chrono::milliseconds takeover_timeout = std::chrono::seconds(10);
-    Log log = {};  ///< logs skipped, awaited and removed files; empty: no log
+    Log log = {};  ///< log of skipped, awaited and removed files; empty: none
   };
 
   /// Creates the directory if it is missing, and logs that; removes temporary files of dead
   /// writers. Throws Error{Errc::system} on failure, Errc::usage for a `keep` below 2.
   explicit CheckpointDirectory(std::filesystem::path path);
-  /// The same with other options.
+  /// Does the same with `options`.
   CheckpointDirectory(std::filesystem::path path, Options options);
 
-  /// Makes this object the only writer before there is anything to save, so that no other process
-  /// adds checkpoints after the following load. Throws Error{Errc::usage} with the other writer if
-  /// it does not end within takeover_timeout; logs that it waits.
+  /// Makes this object the only writer before its first save(), so that no other process adds
+  /// checkpoints after a load. If another writer exists, logs that it waits, and throws
+  /// Error{Errc::usage} that names the writer after takeover_timeout.
   void claim();
 
-  /// Saves durably. Throws Error{Errc::system} with the file (disk full, ...); earlier checkpoints
-  /// are unchanged then, and no temporary file is left. The first call claims the directory if
-  /// necessary.
+  /// Saves durably. On failure (disk full, ...), throws Error{Errc::system} with the file's name,
+  /// leaves earlier checkpoints unchanged and removes the temporary file. The first call claims the
+  /// directory if necessary.
   void save(const Checkpoint& checkpoint);
 
   /// Returns the undamaged checkpoint with the highest step, or nothing if there are no files. Logs
-  /// skipped checkpoints with their problems, and the result. Throws Error{Errc::usage} with the
-  /// newest one's problem if all are unusable.
+  /// the result, and skipped checkpoints with their problems. If all are unusable, throws
+  /// Error{Errc::usage} with the problem of the newest file.
   std::optional<Checkpoint> load_newest() const;
 
   /// Returns the steps of all files in ascending order, including damaged ones.

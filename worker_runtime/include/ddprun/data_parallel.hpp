@@ -1,7 +1,7 @@
-// Data parallelism within one process: each copy of a model processes its rows of a batch on a
+// Data parallelism within one process. Each copy of a model processes its rows of a batch on a
 // separate thread, and collectives between the threads average the gradients
 // (ProcessGroup::create_in_process). C++ has no interpreter lock, so threads run in parallel; but a
-// crash ends all of them, and all run on one machine. One thread at a time.
+// crash ends all of them, and all run on one machine. One thread at a time may call.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -29,33 +29,33 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-/// A copy of the model, as seen by its thread.
+/// A copy of the model and its group, used by one thread.
 struct Replica {
-  int index = 0;       ///< index of the replica: its rank in `group`
+  int index = 0;       ///< index of the replica, equal to its rank in `group`
   int count = 1;       ///< number of replicas
   ProcessGroup group;  ///< group of the replicas, for this thread only
 
-  /// Returns this replica's share of `batch_rows`: contiguous rows, whose numbers differ by at most
-  /// one between replicas. May be empty.
+  /// Returns this replica's share of `batch_rows` as contiguous rows. The sizes of shares differ by
+  /// at most one row. May be empty.
   Rows rows(std::size_t batch_rows) const;
 };
 
 /// One thread per replica.
 class ReplicaThreads {
  public:
-  /// `count`: at most 1024.
+  /// Starts `count` threads, at most 1024.
   explicit ReplicaThreads(int count);
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
   ~ReplicaThreads();
 
-  /// Number of replicas.
+  /// Returns the number of replicas.
   int count() const;
 
-  /// Calls `call` on all threads concurrently, and blocks until all have returned. If one throws,
-  /// its group is aborted, so that no other replica waits for it; throws that exception (of
-  /// several, the first replica's that is not a consequence of another). Every later call throws
-  /// Error{Errc::closed}.
+  /// Calls `call` on all threads concurrently, and blocks until all have returned. If a call
+  /// throws, its group is aborted, so that no other replica waits for it, and apply() rethrows the
+  /// exception (the first replica's if several threw, not counting consequences of another
+  /// exception). Every later call throws Error{Errc::closed}.
   void apply(const std::function<void(Replica& replica)>& call);
 
  private:
@@ -69,12 +69,12 @@ concept ReplicatedModel = std::copy_constructible<Model> && requires(Model& mode
   { model.parameters() } -> std::convertible_to<std::vector<Parameter>>;
 };
 
-/// Data parallelism for any model, which is copied by its copy constructor.
+/// Data parallelism for a model with a copy constructor, which creates the replicas.
 template <ReplicatedModel Model>
 class DataParallel {
  public:
-  /// `model` is replica 0 and must outlive this object; the others are copies. Only parameters are
-  /// kept equal; other state belongs to each copy.
+  /// `model` is replica 0 and must outlive this object; the other replicas are copies. Only
+  /// parameters are kept equal; each copy has separate other state.
   DataParallel(Model& model, int replicas, const ReducerOptions& options = {})
       : threads_(replicas), parts_(static_cast<std::size_t>(replicas)) {
     threads_.apply([&](Replica& replica) {
@@ -86,8 +86,8 @@ class DataParallel {
     });
   }
 
-  /// Sets whether a step starts with zero gradients, to be accumulated into; true by default. If
-  /// false, backward passes must set each gradient, which saves writing them twice.
+  /// Sets whether steps start with zero gradients, for backward passes that accumulate; true by
+  /// default. If false, backward passes must set each gradient, which avoids writing it twice.
   void set_zero_gradients(bool is_wanted) { zeroes_gradients_ = is_wanted; }
 
   /// Calls `backward` for all replicas concurrently, with the current parameters of `model`. It
@@ -102,10 +102,10 @@ class DataParallel {
     });
   }
 
-  /// The same, but each replica then calls `update(model, reducer, replica)` to optimise its own
-  /// parameters, which the next step uses without copies, as with one process per replica. Each
-  /// replica has its own optimizer state, and all updates must be equal. After other changes to the
-  /// parameters of `model`, such as loading a checkpoint, call refresh().
+  /// Like step() above, but each replica then calls `update(model, reducer, replica)` to optimise
+  /// its own parameters. The next step uses them without copies, like with one process per replica.
+  /// Each replica has a separate optimizer state, and all updates must be equal. After other
+  /// changes to the parameters of `model`, such as loading a checkpoint, call refresh().
   template <typename Backward, typename Update>
   void step(const Backward& backward, const Update& update) {
     threads_.apply([&](Replica& replica) {
@@ -115,13 +115,13 @@ class DataParallel {
     });
   }
 
-  /// Copies the parameters of `model` to all replicas. Blocks.
+  /// Copies the parameters of `model` to all replicas. Blocks until they are copied.
   void refresh() {
     threads_.apply([&](Replica& replica) { copy_parameters(replica); });
   }
 
-  /// Calls `call` for all replicas concurrently, without gradients. Each must write its results to
-  /// its own rows of the caller's memory.
+  /// Calls `call` for all replicas concurrently, without computing gradients. Each call must write
+  /// its results to its own rows of the caller's memory.
   template <typename Call>
   void apply(const Call& call) {
     threads_.apply([&](Replica& replica) {
@@ -133,7 +133,7 @@ class DataParallel {
   /// Returns the averaged gradient of parameter `index` after step().
   Buffer gradient(std::size_t index) const { return parts_.front().reducer->gradient(index); }
 
-  /// Number of replicas.
+  /// Returns the number of replicas.
   int replicas() const { return threads_.count(); }
 
  private:
@@ -155,7 +155,7 @@ class DataParallel {
     part.reducer->finish();
   }
 
-  /// The model's parameters do not change meanwhile, since replica 0 also uses them.
+  /// The caller must not change the model's parameters during this, since replica 0 uses them.
   void copy_parameters(const Replica& replica) {
     if (replica.index == 0) return;
     const auto& own = part_of(replica).parameters;

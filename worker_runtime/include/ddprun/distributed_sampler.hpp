@@ -1,5 +1,5 @@
-// Samples of a worker in an epoch, equal to those of PyTorch's torch.utils.data.DistributedSampler
-// with the same arguments. Pure functions; any thread may call.
+// Samples of a worker in an epoch, equal to the samples of torch.utils.data.DistributedSampler with
+// the same arguments. Pure functions; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace ddprun {
 /// Throws Error{Errc::usage} if n is out of range.
 std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed);
 
-/// From this size on PyTorch's order differs between versions; larger data sets are rejected.
+/// Limit of the data set size. PyTorch's order differs between versions from this size on.
 inline constexpr std::int64_t kPermutationMax = 0xffff'ffff / 20;
 
 /// Arguments of PyTorch's DistributedSampler.
 struct SamplerOptions {
-  bool shuffle = true;     ///< a new order in each epoch; otherwise 0, 1, 2, ...
+  bool shuffle = true;     ///< use a new order in each epoch; false: 0, 1, 2, ...
   std::uint64_t seed = 0;  ///< equal on all ranks
   bool drop_last = false;  ///< drop the remainder instead of repeating samples from the front
 };
@@ -33,12 +33,12 @@ class DistributedSampler {
   /// Returns the number of samples per rank and epoch.
   std::int64_t size() const;
 
-  /// Returns this rank's indices in `epoch`, which is added to the seed: seed 0 in epoch 5 equals
-  /// seed 5 in epoch 0. Throws Error{Errc::usage} if the sum exceeds 64 bits.
+  /// Returns this rank's indices in `epoch`. The seed and `epoch` are added, so seed 0 in epoch 5
+  /// equals seed 5 in epoch 0. Throws Error{Errc::usage} if the sum exceeds 64 bits.
   std::vector<std::int64_t> indices(std::int64_t epoch) const;
 
-  /// Returns the order over all ranks, padded or cut to size() * world_size; rank r has elements r,
-  /// r + world_size, ...
+  /// Returns the order over all ranks, padded or truncated to size() * world_size. Rank r uses
+  /// elements r, r + world_size, ...
   std::vector<std::int64_t> global_order(std::int64_t epoch) const;
 
  private:

@@ -1,8 +1,8 @@
-// Samples of a worker in each step, exactly once per epoch regardless of changes in the number of
-// workers. All workers share one order of all samples per (seed, epoch) and one cursor into it;
-// each step uses the next window of the order, of which every worker has a share. Committing a step
-// advances the cursor by the samples of the step, not by those loaded ahead; checkpoints contain
-// it. One thread at a time; calls no collectives, so all ranks must make the same calls.
+// Samples of a worker in each step, exactly once per epoch even if the number of workers changes.
+// All workers share one order of all samples per (seed, epoch) and one cursor into it. Each step
+// uses the next window of the order, and every worker has a share of the window. Committing a step
+// advances the cursor by the samples of the step, not by samples loaded ahead; checkpoints contain
+// the cursor. One thread at a time; calls no collectives, so all ranks must make the same calls.
 #pragma once
 
 #include <ddprun/distributed_sampler.hpp>
@@ -17,7 +17,7 @@ namespace ddprun {
 
 /// Order of the samples in an epoch.
 enum class SampleOrder : std::uint8_t {
-  /// torch.randperm with seed + epoch, as PyTorch's DistributedSampler. Allocates 8 bytes per
+  /// torch.randperm with seed + epoch, like PyTorch's DistributedSampler. Allocates 8 bytes per
   /// sample.
   pytorch,
   /// A permutation computed per sample, for data sets of any size.
@@ -26,23 +26,23 @@ enum class SampleOrder : std::uint8_t {
   sequential,
 };
 
-/// Handling of the last window of an epoch if fewer samples are left than a step uses.
+/// Handling of an epoch's last window if fewer samples remain than a step uses.
 enum class TailPolicy : std::uint8_t {
-  /// The window is smaller: each sample is used exactly once.
+  /// Uses a smaller window, so each sample is used exactly once.
   smaller,
-  /// The window is dropped: its samples are not used in this epoch.
+  /// Drops the window; its samples are not used in this epoch.
   drop,
-  /// The window is filled from the front of the order; is_repeated() lets the loss exclude these.
+  /// Fills the window from the front of the order; is_repeated() is true for these samples.
   pad,
 };
 
 /// Options of an ElasticSampler, compared when it is resumed.
 struct ElasticSamplerOptions {
-  std::int64_t samples = 0;       ///< size of the data set
-  std::int64_t global_batch = 1;  ///< samples of a step over all workers, whatever their number
-  std::uint64_t seed = 0;         ///< equal on all ranks
-  SampleOrder order = SampleOrder::pytorch;  ///< of all samples in an epoch
-  TailPolicy tail = TailPolicy::smaller;     ///< of each epoch
+  std::int64_t samples = 0;                  ///< size of the data set
+  std::int64_t global_batch = 1;             ///< samples per step over all workers
+  std::uint64_t seed = 0;                    ///< equal on all ranks
+  SampleOrder order = SampleOrder::pytorch;  ///< order of the samples in an epoch
+  TailPolicy tail = TailPolicy::smaller;     ///< handling of the last window
 };
 
 /// Samples of one worker, for any number of workers.
@@ -50,13 +50,13 @@ class ElasticSampler {
  public:
   /// State for a checkpoint.
   struct State {
-    std::int64_t epoch = 0;         ///< from 0
+    std::int64_t epoch = 0;         ///< current epoch, from 0
     std::int64_t cursor = 0;        ///< number of samples used by committed steps in the epoch
     ElasticSamplerOptions options;  ///< options of the saved sampler
 
-    /// One line of text, "ddprun-sampler 1 epoch=2 cursor=640 samples=...".
+    /// Returns one line of text, "ddprun-sampler 1 epoch=2 cursor=640 samples=...".
     std::string to_text() const;
-    /// Throws Error{Errc::usage} for malformed text.
+    /// Parses text of to_text(). Throws Error{Errc::usage} for malformed text.
     static State from_text(const std::string& text);
   };
 
@@ -78,33 +78,33 @@ class ElasticSampler {
   std::int64_t steps() const;
 
   /// Returns the number of samples of all workers in the step at the cursor, including repeated
-  /// ones: the divisor of gradients summed over workers and samples, unless repeated ones are
-  /// excluded.
+  /// samples. Gradients summed over workers and samples are divided by it, unless repeated samples
+  /// are excluded.
   std::int64_t window_size() const { return window_size(cursor_); }
-  /// Returns the number of those that are new in this epoch.
+  /// Returns the number of samples of the window that are new in this epoch.
   std::int64_t new_samples() const;
 
   /// Returns this worker's samples of the step at the cursor: elements rank, rank + world_size, ...
   /// of the window. May be empty.
   std::vector<std::int64_t> samples() const { return samples_ahead(0); }
-  /// The same, `steps` steps later in this epoch, for loading ahead. Empty beyond the end of the
-  /// epoch, and for an empty share; is_at_end() of a copy that runs ahead distinguishes them.
+  /// Like samples(), but `steps` steps later in this epoch, for loading ahead. Empty beyond the end
+  /// of the epoch and for an empty share; is_at_end() of a copy that runs ahead distinguishes them.
   std::vector<std::int64_t> samples_ahead(std::int64_t steps) const;
 
   /// Returns true if element `index` of samples() was used before in this epoch (TailPolicy::pad).
   bool is_repeated(std::size_t index) const;
 
-  /// Advances the cursor, since the step is part of the training state.
+  /// Commits the step at the cursor: advances the cursor past its window.
   void commit();
 
-  /// To be called at the end of an epoch.
+  /// Starts the next epoch. Must be called at the end of an epoch.
   void next_epoch();
 
   /// Returns the state for a checkpoint.
   State state() const;
 
-  /// Continues from `state`, with this sampler's world size. Throws Error{Errc::usage} with all
-  /// options that differ, unless `force` is set; then the cursor applies to this sampler's order.
+  /// Continues from `state` with this sampler's world size. Throws Error{Errc::usage} that lists
+  /// all different options, unless `force` is set; the cursor then applies to this sampler's order.
   void load(const State& state, bool force = false);
 
  private:
@@ -122,8 +122,8 @@ class ElasticSampler {
   std::vector<std::int64_t> order_;  ///< order of the epoch; empty if it is computed
 };
 
-/// Returns element `index`, below `n`, of a permutation of 0..n-1 that depends on the arguments
-/// only. Allocates no memory.
+/// Returns element `index`, below `n`, of a permutation of 0..n-1 that depends only on the
+/// arguments. Allocates no memory.
 std::int64_t permuted(std::int64_t index, std::int64_t n, std::uint64_t seed);
 
 }  // namespace ddprun

@@ -1,4 +1,4 @@
-// Options of a process group, and the record of a collective that one of them reports.
+// Options of a process group, and the record of a collective for on_collective.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -12,9 +12,9 @@
 
 namespace ddprun {
 
-/// A completed collective, for traces. Times are of the steady clock.
+/// A completed collective, for traces. Times use the steady clock.
 struct CollectiveRecord {
-  std::string name;                     ///< "all_reduce"
+  std::string name;                     ///< name, such as "all_reduce"
   std::size_t bytes = 0;                ///< size of this rank's input
   std::uint64_t sequence;               ///< index in the group's call order, from 0
   Deadline::Clock::time_point queued;   ///< time of the call
@@ -24,25 +24,25 @@ struct CollectiveRecord {
 
 /// Options of a group.
 struct GroupOptions {
-  /// "auto", "host", or another name of available_backends().
+  /// Name of the backend: "auto", "host" or another name of available_backends().
   std::string backend = "auto";
   /// Name of the group, unique in its store.
   std::string name = "default";
   /// Time limit for all ranks to connect.
   Deadline::Duration join_timeout = std::chrono::minutes(5);
-  /// In create(): logs missing ranks after this time, then at doubling intervals. Must be positive.
+  /// Time until create() logs missing ranks for the first time; intervals then double. Positive.
   Deadline::Duration waiting_notice = std::chrono::seconds(5);
-  /// Time limit of a collective, from its start on this rank. PyTorch's default for Gloo.
+  /// Time limit of a collective from its start on this rank. The default is PyTorch's for Gloo.
   Deadline::Duration collective_timeout = std::chrono::minutes(30);
-  /// Memory of this rank for allocate() and for pending sends; 0: an even share of half of the
-  /// machine's memory, less under limits of address space or file size. Pages are allocated on
+  /// Memory of this rank for allocate() and pending sends, in bytes; 0: an even share of half of
+  /// the machine's memory, or less if address space or file size is limited. Pages are allocated on
   /// first use.
   std::size_t arena_bytes = 0;
   /// Called after each successful collective by the thread that ran it, one at a time. Must not
   /// throw.
   std::function<void(const CollectiveRecord&)> on_collective;
-  /// Log for warnings, such as the reason why "auto" did not choose its first backend. May be
-  /// called by several threads at once, including those of the group. Empty: no log.
+  /// Log for warnings, such as the reason why "auto" did not choose its first backend. Called by
+  /// any thread, also concurrently. Empty: no log.
   Log log;
 };
 

@@ -1,5 +1,5 @@
 // Checks that all ranks have the same settings, such as the layers of a model. Each rank has a list
-// of facts, whose i-th element must be equal on all ranks.
+// of facts; element i must be equal on all ranks.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -13,22 +13,22 @@ namespace ddprun {
 
 /// A value that must be equal on all ranks.
 struct Fact {
-  std::string thing;  ///< "parameter \"fc.weight\""
-  std::string value;  ///< "float32[6, 10]"; zero bytes of either are shown as '?'
+  std::string thing;  ///< such as "parameter \"fc.weight\""
+  std::string value;  ///< "float32[6, 10]"; zero bytes in both fields print as '?'
 
   bool operator==(const Fact&) const = default;
 };
 
-/// Maximum size of all ranks' lists, which are exchanged only to describe a difference; beyond it,
-/// the error has no details. Enough for 160 ranks with 1,000 parameters of 400 bytes each.
+/// Maximum total size of all ranks' lists, exchanged only to describe a difference. Beyond it,
+/// errors have no details. Enough for 160 ranks with 1,000 parameters of 400 bytes each.
 inline constexpr std::size_t kAgreementBytesMax = 64 << 20;
 
-/// Returns a description of the first fact in which the lists differ; empty if they are equal.
-/// Pure.
+/// Returns a description of the first fact that differs between the lists; empty if the lists are
+/// equal. Pure.
 std::string describe_disagreement(std::span<const std::vector<Fact>> lists);
 
-/// Throws the same Error{Errc::usage}, starting with `subject`, on every rank if the lists differ.
-/// A collective, which blocks; one small exchange if the lists are equal.
+/// If the lists differ, throws the same Error{Errc::usage} on every rank, starting with `subject`.
+/// A collective; blocks. Equal lists need only one small exchange.
 void require_agreement(ProcessGroup& group, const std::string& subject,
                        const std::vector<Fact>& list);
 

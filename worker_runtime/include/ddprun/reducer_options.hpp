@@ -15,37 +15,37 @@ namespace ddprun {
 /// A parameter whose gradient is averaged. All ranks must define parameters in the same order.
 struct Parameter {
   std::string name;  ///< name in errors; equal on all ranks
-  Buffer values;     ///< weights, owned by the caller
-  /// Dimensions, with the product values.elements, equal on all ranks; empty: one dimension.
+  Buffer values;     ///< values of the parameter, owned by the caller
+  /// Dimensions, equal on all ranks; their product is values.elements. Empty: one dimension.
   std::vector<std::size_t> shape = {};
-  /// The caller's memory for the gradient, outside of buckets. ready() copies it into the bucket,
-  /// finish() copies the result back; in steps without synchronisation the caller accumulates in
-  /// it. Of the values' type, or with accumulate_in_float32 of a half type: ready() then adds each
-  /// step's gradient to that in the bucket, which has the result.
+  /// The caller's memory for the gradient, outside of buckets. ready() copies it into the bucket
+  /// and finish() copies the result back; in steps without synchronisation the caller accumulates
+  /// in it. Its type is the values' type. With accumulate_in_float32 it may be a half type; ready()
+  /// then adds each step's gradient to the bucket, which receives the result.
   Buffer gradient = {};
 };
 
 /// Handling of different numbers of batches per rank.
 enum class UnevenInputs {
-  /// Not supported: the other ranks wait for a rank that stops early.
+  /// Not supported: the other ranks block if a rank stops early.
   none,
   /// Ranks without further batches call join(); averages are over all ranks, with zero gradients.
   average_over_all,
-  /// The same, but averages are over the ranks that have input.
+  /// Like average_over_all, but averages are over the ranks that have input.
   average_over_active,
-  /// All ranks throw as soon as one has no further batches.
+  /// All ranks throw as soon as a rank has no further batches.
   throw_early,
 };
 
-/// Collectives of a reducer in addition to those of the buckets.
+/// Collectives of a reducer besides those of its buckets.
 enum class CollectiveSequence {
-  /// As few as possible.
+  /// Uses as few collectives as possible.
   own,
-  /// Exactly those of PyTorch 1.13's DDP, for comparing traces. At construction, only ranks that
-  /// differ
-  /// from rank 0 detect differences; the first step has one bucket for each type; buckets are
-  /// rebuilt
-  /// when PyTorch does.
+  /// Uses exactly the collectives of PyTorch 1.13's DDP, for
+  /// comparing traces. At construction, only ranks that differ
+  /// from rank 0 detect differences. The first step has one
+  /// bucket per type. Buckets are rebuilt when PyTorch rebuilds
+  /// them.
   pytorch,
 };
 
@@ -57,8 +57,8 @@ struct ReducerOptions {
   std::size_t bucket_bytes_cap = 25 << 20;  ///< limit of the other buckets (PyTorch's default)
   /// ReduceOp::average or ReduceOp::sum.
   ReduceOp op = ReduceOp::average;
-  /// Divides before the addition: PyTorch's rounding, without overflow of the sum. Applies to
-  /// averages only; ignored with a hook.
+  /// Divides before the addition, which gives PyTorch's rounding and avoids overflow of the sum.
+  /// Applies to averages only; ignored with a hook.
   bool pre_divide = false;
   /// Compares names, types and dimensions of the parameters across the ranks at construction.
   bool verify_parameters = true;
@@ -70,20 +70,20 @@ struct ReducerOptions {
   /// Allows backward passes without gradients of some parameters, at the cost of one small
   /// collective per step.
   bool find_unused_parameters = false;
-  /// Every step uses the same parameters equally often. The first synchronised step records this
-  /// and is reduced at its end; later steps need no collective for unused parameters.
+  /// Declares that every step uses the same parameters equally often. The first synchronised step
+  /// records this and is reduced at its end; later steps need no collective for unused parameters.
   bool static_graph = false;
   /// Rebuilds the buckets after the first synchronised step (with static_graph the second) in the
   /// order in which rank 0's gradients were ready. Results of gradient() change; contents are kept.
-  /// Not with find_unused_parameters unless static_graph is set.
+  /// With find_unused_parameters, requires static_graph.
   bool rebuild_buckets = false;
   /// Uses float32 buckets for parameters of half types, so that accumulation over steps and ranks
   /// does not round to the half type.
   bool accumulate_in_float32 = false;
-  /// Interval, in synchronised steps, of comparisons of bucket layout, step and parameters across
-  /// the ranks; 0: none. A comparison reads all parameters and exchanges 8 bytes per rank.
+  /// Number of synchronised steps between comparisons of bucket layout, step and parameters across
+  /// ranks; 0: none. A comparison reads all parameters and exchanges 8 bytes per rank.
   std::int64_t drift_check_steps = 0;
-  /// Replaces the all-reduce of buckets.
+  /// Hook that replaces the all-reduce of buckets.
   std::optional<BucketHook> hook = std::nullopt;
   UnevenInputs uneven_inputs = UnevenInputs::none;  ///< handling of different numbers of batches
   CollectiveSequence sequence = CollectiveSequence::own;  ///< additional collectives

@@ -1,4 +1,4 @@
-// Distributed data parallel training for programs with LibTorch: init() corresponds to
+// Distributed data parallel training for programs that use LibTorch. init() corresponds to
 // torch.distributed.init_process_group(); DistributedDataParallel wraps a module.
 #pragma once
 
@@ -18,13 +18,13 @@
 namespace ddprun::torch {
 
 /// Connects to the other workers given by the environment. Blocks until all have connected. A
-/// program started without ddprun is a group of one. If workers are missing after some seconds,
-/// logs their ranks to standard error or to the log of `options`. <ddprun/worker.hpp> has more
-/// about this worker (local rank, restarts, ...) and about failures in the agent's report.
+/// program started without ddprun forms a group of one rank. If workers are missing after some
+/// seconds, logs their ranks to standard error or to the log of `options`. See <ddprun/worker.hpp>
+/// for this worker's data (local rank, restarts, ...) and for failures in the agent's report.
 ProcessGroup init(const GroupOptions& options = {});
 
-/// During its lifetime, backward passes accumulate gradients on this rank without averaging
-/// (PyTorch's no_sync), unless `only_adds` is false. Must also enclose their forward passes.
+/// While it exists, backward passes accumulate gradients on this rank without averaging (PyTorch's
+/// no_sync), unless `only_adds` is false. Must enclose their forward passes, too.
 class NoSync {
  public:
   /// `reducer` must outlive this object.
@@ -41,17 +41,17 @@ class NoSync {
   bool before_;
 };
 
-/// A class derived from torch::nn::Module, not a handle.
+/// Matches classes derived from torch::nn::Module, but not module holders.
 template <typename Module>
 concept ModuleClass = std::is_base_of_v<::torch::nn::Module, Module>;
 
 /// A module whose gradients are averages over all workers when backward() returns. `Module` is a
-/// class derived from torch::nn::Module, whose object must outlive this one, or a module holder
+/// class derived from torch::nn::Module, whose object must outlive this object; or a module holder
 /// (TORCH_MODULE) or std::shared_ptr, which is copied.
 template <typename Module>
 class DistributedDataParallel {
  public:
-  /// See ModuleReducer for behaviour and errors. Blocks until all workers have called it.
+  /// Blocks until all workers have called it. See ModuleReducer for behaviour and errors.
   DistributedDataParallel(Module& module, const ProcessGroup& group,
                           const ReducerOptions& options = ddp_defaults()) requires
       ModuleClass<Module> : module_(&module),
@@ -81,20 +81,20 @@ class DistributedDataParallel {
   /// Returns the module's parameters, for the optimizer.
   std::vector<at::Tensor> parameters() const { return module_->parameters(); }
 
-  /// `const auto guard = model.no_sync();`; in a loop, `model.no_sync(!is_last)`.
+  /// Returns a guard: `const auto guard = model.no_sync();`; in a loop, `model.no_sync(!is_last)`.
   NoSync no_sync(bool only_adds = true) { return NoSync(*reducer_, only_adds); }
 
-  /// Blocks until the gradients of the last backward pass are averaged, and throws failures. On a
-  /// device, backward() returns before that; call this before writing a checkpoint.
+  /// Blocks until the gradients of the last backward pass are averaged, and throws failures. Call
+  /// it before writing a checkpoint: on a device, backward() returns before the averages are ready.
   void synchronise(Deadline deadline = Deadline::never()) { reducer_->synchronise(deadline); }
 
-  /// Sets all gradients to undefined. Use in place of the optimizer's zero_grad(), which is slower.
+  /// Sets all gradients to undefined. Use it instead of the optimizer's slower zero_grad().
   void zero_grad() { reducer_->zero_grad(); }
 
-  /// To be called when this rank has no further batches but others may. Requires UnevenInputs.
+  /// Call this when this rank has no further batches but others may have. Requires UnevenInputs.
   void join(const std::function<void()>& after_step = {}) { reducer_->join(after_step); }
 
-  /// Returns the reducer, for its buckets, times and used parameters.
+  /// Returns the reducer, which has the buckets, times and used parameters.
   const GradientReducer& reducer() const { return reducer_->reducer(); }
 
  private:

@@ -1,7 +1,7 @@
-// Training of a LibTorch module by several threads of this process: each has a copy of the module,
-// a device and its rows of a batch. On the CPU the copies share the module's parameters, so nothing
-// is copied before a step; on other devices parameters are copied for each step. For CPUs and for
-// single-process use of several GPUs; DistributedDataParallel overlaps communication and tolerates
+// Training of a LibTorch module by several threads of this process. Each thread has a copy of the
+// module, a device and its rows of a batch. On the CPU, copies share the module's parameters, so
+// nothing is copied before a step; on other devices, parameters are copied in each step. For CPUs
+// and for several GPUs in one process; DistributedDataParallel overlaps communication and tolerates
 // failures.
 #pragma once
 
@@ -21,19 +21,19 @@ namespace ddprun::torch {
 
 /// Devices and threads of the replicas.
 struct DataParallelOptions {
-  /// Devices of the replicas; the first is the module's own.
+  /// Devices of the replicas; the first is the device of the module.
   std::vector<at::Device> devices;
-  /// Device of outputs and losses; default: the first replica's.
+  /// Device of outputs and losses; empty: the first replica's device.
   std::optional<at::Device> output_device = {};
-  /// Number of LibTorch's compute threads per replica; 0: an even share of the current number, at
-  /// least 1.
+  /// Number of LibTorch's compute threads per replica; 0: an equal share of the current number, but
+  /// at least 1.
   int compute_threads = 0;
 };
 
 /// Implementation of DataParallel, independent of the module's type.
 class ModuleReplicas {
  public:
-  /// One replica.
+  /// A replica.
   struct One {
     std::shared_ptr<::torch::nn::Module> module;  ///< owns the parameters
     StageForward forward;                         ///< calls the module's forward()
@@ -56,28 +56,28 @@ class ModuleReplicas {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A class made by TORCH_MODULE.
+/// Matches classes made by TORCH_MODULE.
 template <typename Module>
 concept ModuleHolder = requires {
   typename Module::ContainedType;
 };
 
 /// `Module` is a module holder whose forward() takes and returns one tensor with rows as the first
-/// dimension. The module must not be wrapped in DistributedDataParallel, which would average too
-/// early.
+/// dimension. The module must not be wrapped in DistributedDataParallel, which would average
+/// gradients too early.
 template <ModuleHolder Module>
 class DataParallel {
  public:
-  /// Copies the module by clone(), which classes derived from torch::nn::Cloneable have, or by
-  /// `make`, which returns an equal module with any values.
+  /// Copies the module with clone(), which classes derived from torch::nn::Cloneable have, or with
+  /// `make`, which returns a module of the same structure with arbitrary values.
   DataParallel(Module module, const DataParallelOptions& options,
                const std::function<Module()>& make = {})
       : module_(module), replicas_(replicas_of(module, options, make), options) {}
 
   /// Adds the gradients of the mean of `loss` over the rows of `input` and `target` to the module's
-  /// gradients. Returns that mean, without a graph. Random numbers (dropout) come from LibTorch's
-  /// generator of each device, in no fixed order. Throws exceptions of a replica; afterwards the
-  /// object can only be destroyed.
+  /// gradients. Returns that mean without a graph. Random numbers (dropout) come from LibTorch's
+  /// generator of each device, in unspecified order. Rethrows exceptions of a replica; the object
+  /// can then only be destroyed.
   at::Tensor train(const at::Tensor& input, const at::Tensor& target, const MeanLoss& loss) {
     return replicas_.train(input, target, loss);
   }
