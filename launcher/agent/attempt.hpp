@@ -34,8 +34,8 @@ struct AttemptContext {
 
 /// Result of an attempt on this node.
 struct AttemptEnd {
-  /// All workers in the order in which their deaths were detected; or the worker that could not be
-  /// started, and the others, which were stopped.
+  /// All workers in the order in which their deaths were detected. If a worker could not be
+  /// started: that worker, and the others, which were stopped.
   std::vector<WorkerExited> exits;
   /// Permanent start error that must end the run.
   std::optional<WorkerNotStarted> not_started;
@@ -52,15 +52,15 @@ class Attempt {
   /// worker crashes after it was asked to stop.
   using FailureNotice = std::function<void(const std::string& reason)>;
 
-  /// `facts` without the control page and the folders, which the attempt creates.
+  /// `facts` lack the control page and the folders, which the attempt creates.
   Attempt(const AttemptContext& context, AttemptFacts facts, FailureNotice notice = {});
   ~Attempt();
 
-  /// Must be called once. Returns when all processes of the workers have ended or were given up.
+  /// Runs the attempt. Returns when all worker processes have ended or were given up. Call once.
   boost::asio::awaitable<AttemptEnd> run();
 
-  // The following may be called at any time, and do nothing while no workers run. Functions that
-  // stop the workers also stop retrying to start them.
+  // The following functions may be called at any time, and do nothing while no workers run.
+  // Functions that stop the workers also stop retries to start them.
 
   void forward(int signal);
 
@@ -73,7 +73,7 @@ class Attempt {
   void stop(int signal, std::chrono::milliseconds grace);
 
   /// Ends the attempt for a cause outside this node: aborts the collectives and stops the workers
-  /// as after a failure. If `at_once`, kills them.
+  /// like after a failure. If `at_once`, kills the workers.
   void abort(const std::string& reason, bool at_once);
 
   /// Ends the attempt without a failure: stops the workers, whose collectives continue unless a

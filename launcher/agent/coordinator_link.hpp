@@ -1,5 +1,5 @@
-// An agent's connections to the coordinator, one at a time, as membership/node_state_machine.hpp
-// requests them. Makes no decisions. Runs on the agent's thread.
+// An agent's connections to the coordinator, at most one at a time, as requested by
+// membership/node_state_machine.hpp. Makes no decisions. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -21,13 +21,13 @@ namespace ddprun {
 
 class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
  public:
-  /// Not called after close().
+  /// Callbacks. Not called after close().
   struct Listener {
     std::function<void(const membership::NodeEvent& event)> take;
-    std::function<void(const std::string& text)> note;  ///< for the operator
+    std::function<void(const std::string& text)> note;  ///< receives messages for the operator
   };
 
-  /// `plan` outlives this object, and so does `secret`, which is null in an open run.
+  /// `plan` and `secret` outlive this object. `secret` is null in an open run.
   CoordinatorLink(boost::asio::any_io_executor executor, const LaunchPlan& plan,
                   const security::Secret* secret, Listener listener);
 
@@ -35,7 +35,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   /// ConnectionLost or JoinRejected.
   void connect(boost::asio::awaitable<membership::Found> finding, membership::Time give_up);
 
-  /// Does nothing without a connection.
+  /// Sends a message. Does nothing without a connection.
   void send(const membership::NodeMessage& message);
 
   void disconnect();
@@ -63,11 +63,11 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   const LaunchPlan& plan_;
   const security::Secret* secret_;
   Listener listener_;
-  StoreEndpoint endpoint_;                             ///< of the last coordinator found
-  membership::Coordinator* local_ = nullptr;           ///< joined without a connection, or null
+  StoreEndpoint endpoint_;                             ///< endpoint of the last coordinator found
+  membership::Coordinator* local_ = nullptr;           ///< coordinator in this process, or null
   Connection connection_;                              ///< null without a connection
   std::unique_ptr<membership::ProbeListener> probes_;  ///< since the latest connection
-  boost::asio::steady_timer probe_timer_;              ///< until the next probe of a silent peer
+  boost::asio::steady_timer probe_timer_;              ///< time of the next probe
   bool is_closed_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Detects workers that end with exit code 0 while other ranks wait for them in a collective or in
-// the creation of a group, and would wait until their timeout. Pure.
+// Detects workers that exit with code 0 while other ranks wait for them in a collective or in the
+// creation of a group. Without this, the other ranks wait until their timeout. Pure.
 #pragma once
 
 #include "launcher/report/event.hpp"
@@ -12,14 +12,14 @@
 namespace ddprun {
 
 struct EarlyExit {
-  std::size_t exit = 0;  ///< index into the exits
-  std::string before;    ///< WorkerExited::ended_before
+  std::size_t exit = 0;  ///< index in `exits`
+  std::string before;    ///< value for WorkerExited::ended_before
 
   bool operator==(const EarlyExit&) const = default;
 };
 
-/// Returns the first of `exits` that succeeded although other ranks wait for its rank, if `flights`
-/// prove it.
+/// Returns the first of `exits` that succeeded while other ranks waited for its rank, if `flights`
+/// prove this; otherwise nullopt.
 std::optional<EarlyExit> find_early_exit(const std::vector<WorkerExited>& exits,
                                          const std::vector<RankFlights>& flights);
 

@@ -1,4 +1,4 @@
-// Helpers with which the agent's parts emit events.
+// Helpers for emitting events from parts of the agent.
 #pragma once
 
 #include "launcher/report/event.hpp"
@@ -10,7 +10,7 @@ inline void emit(EventSink& events, const Event& event) {
   events.take(event, std::chrono::system_clock::now());
 }
 
-/// Returns a log for components that do not know events. Lines below warn are dropped.
+/// Returns a log for components that do not use events. Drops lines below the level warn.
 inline Log warnings_to(EventSink& events) {
   return [&events](LogLevel level, std::string_view line) {
     if (level >= LogLevel::warn) emit(events, Warning{std::string(line)});

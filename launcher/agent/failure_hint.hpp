@@ -8,8 +8,8 @@
 
 namespace ddprun {
 
-/// Returns a hint, or an empty text if none applies. `has_input`: the worker's standard input was
-/// that of ddprun.
+/// Returns a hint, or an empty text if none applies. `has_input`: true if the worker inherited
+/// ddprun's standard input.
 std::string failure_hint(const WorkerExited& exit, const LaunchPlan& plan, bool has_input);
 
 }  // namespace ddprun

@@ -1,4 +1,4 @@
-// Replaces a guardian that was killed, immediately. Runs on the agent's thread.
+// Immediately replaces a guardian that was killed. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/process/containment.hpp"

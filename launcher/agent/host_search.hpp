@@ -1,6 +1,6 @@
-// Determines the node that hosts the rendezvous of a run: the only node; the node that has the
-// endpoint's address or that is configured as host; or the node that is elected through etcd. Runs
-// on the agent's thread.
+// Determines the node that hosts the rendezvous of a run: the only node, the node with the
+// endpoint's address, the node configured as host, or the node elected through etcd. Runs on the
+// agent's thread.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -25,17 +25,17 @@ class HostSearch {
   HostSearch(boost::asio::any_io_executor executor, const LaunchPlan& plan, UserCheck users,
              Log log);
 
-  /// Returns the host, local or remote; null if interrupted. `self` is this node's join request;
-  /// `on_renewal` is called for each term that this node wins or renews. Throws Error if the
-  /// endpoint's name cannot be resolved (Errc::network), or this node cannot listen there. Called
+  /// Returns the host, local or remote, or null if interrupted. `self` is this node's join request.
+  /// Calls `on_renewal` for each term that this node wins or renews. Throws Error if the endpoint's
+  /// name cannot be resolved (Errc::network), or if this node cannot listen there. Must be called
   /// once.
   boost::asio::awaitable<std::unique_ptr<membership::Host>> find(membership::Join self,
                                                                  etcd::RenewalCallback on_renewal);
 
-  /// Ends find() early, which may resolve an unknown name for a long time.
+  /// Ends find() early, since resolving an unknown name may take a long time.
   void interrupt();
 
-  /// Returns null in an open run.
+  /// Returns the secret; null in an open run.
   const security::Secret* secret() const { return secret_ ? &*secret_ : nullptr; }
 
  private:

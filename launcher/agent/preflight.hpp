@@ -1,6 +1,6 @@
-// The check of this node before its workers start (--preflight): starts ddprun-preflight instead of
-// each worker, under the same conditions. With several nodes, the check precedes the rendezvous.
-// Runs on the agent's thread.
+// Checks this node before its workers start (--preflight): starts ddprun-preflight in place of each
+// worker under the same conditions. With several nodes, this precedes the rendezvous. Runs on the
+// agent's thread.
 #pragma once
 
 #include "launcher/agent/attempt.hpp"
@@ -14,14 +14,14 @@ namespace ddprun {
 
 class Preflight {
  public:
-  /// The plan contains the program. `context` outlives this object.
+  /// The plan must contain the preflight program. `context` outlives this object.
   explicit Preflight(const AttemptContext& context);
   ~Preflight();
 
-  /// Returns the end of the run if the workers must not be started, otherwise nullopt. Called once.
+  /// Runs the check once. Returns the end of the run if no workers may start, otherwise nullopt.
   boost::asio::awaitable<std::optional<RunFinished>> run();
 
-  /// Ends the check; the run is then interrupted by `signal`, unless an earlier signal has
+  /// Ends the check. The run is then interrupted by `signal`, unless an earlier signal has
   /// interrupted it.
   void stop(int signal);
 

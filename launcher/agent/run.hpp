@@ -1,6 +1,6 @@
 // One node's part of a run: executes the decisions of membership/node_state_machine.hpp with the
-// node's workers and its connection to the coordinator. A single node is a membership of one, whose
-// coordinator is in this process. Runs on the agent's thread.
+// node's workers and its connection to the coordinator. A single-node run is a membership of one
+// with a coordinator in this process. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/agent/attempt.hpp"
@@ -26,12 +26,12 @@ class Run {
   Run& operator=(const Run&) = delete;
   ~Run();
 
-  /// Returns the result of the run, which is the same on all nodes unless this one left the run or
-  /// lost the connection to the others. Throws Error if a single-node run cannot start; a later
-  /// failure of the agent is a result (RunResult::agent_failed). Called once.
+  /// Runs this node's part. Returns the run's result, which is equal on all nodes except those that
+  /// left or lost the connection. Throws Error if a single-node run cannot start; later failures of
+  /// the agent are results (RunResult::agent_failed). Called once.
   boost::asio::awaitable<RunFinished> run(StartNotice on_start);
 
-  // The following may be called at any time.
+  // The following functions may be called at any time.
 
   /// Sends the signal to the workers, if there are any.
   void forward(int signal);
@@ -39,11 +39,11 @@ class Run {
   /// Reports the stacks of all workers, which continue. Returns false if there are no workers.
   bool take_stacks(const std::string& reason);
 
-  /// On the first call, stops the workers in an orderly way and ends the run or, with several
-  /// nodes, this node's part in it. On later calls, kills the workers.
+  /// The first call stops the workers gracefully and ends the run, or this node's part of it with
+  /// several nodes. Later calls kill the workers.
   void stop(int signal, bool is_first);
 
-  /// Returns why the run must not be suspended; nullopt if it may be.
+  /// Returns the reason why the run must not be suspended; nullopt if it may be.
   Problem objection_to_suspension() const;
 
  private:

@@ -1,6 +1,6 @@
-// The folder with a run's files, which has a subfolder for each attempt and rank
-// (plan/log_layout.hpp). A descriptor refers to the folder from its creation on, so changes of its
-// path by other users cannot redirect accesses.
+// The folder with a run's files, with a subfolder for each attempt and rank (plan/log_layout.hpp).
+// An open descriptor refers to the folder once it is created, so other users cannot redirect
+// accesses by changing its path.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -15,21 +15,21 @@ namespace ddprun {
 
 class RunFolder {
  public:
-  /// If the plan has no log folder, creates a temporary folder, which the destructor removes.
-  /// Otherwise the folder is kept, and is not created yet unless the log folder is a temporary one.
-  /// Removes stale temporary folders of earlier runs. Throws Error{Errc::system} with the folder
-  /// and a remedy.
+  /// If the plan has no log folder, creates a temporary folder that the destructor removes.
+  /// Otherwise the folder is kept; it is created now only if the log folder is temporary. Removes
+  /// stale temporary folders of earlier runs. Throws Error{Errc::system} with the folder and a
+  /// remedy.
   explicit RunFolder(const LaunchPlan& plan);
 
-  /// A kept folder inside `outer`, which outlives this object. Creates nothing yet.
+  /// Describes a kept folder inside `outer`, which outlives this object. Creates nothing yet.
   RunFolder(RunFolder& outer, const std::string& name);
 
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  /// For a kept folder, if no workers have started or no output goes to files: removes its empty
-  /// files and subfolders, and the folder itself if it is then empty. If no workers have started,
-  /// also removes the empty parent folders that this object has created.
+  /// Cleans up a kept folder if no workers have started or no output goes to files: removes empty
+  /// files and subfolders, then the folder if it is empty. If no workers have started, also removes
+  /// the empty parent folders that this object has created.
   ~RunFolder();
 
   const std::filesystem::path& path() const { return path_; }
@@ -40,7 +40,7 @@ class RunFolder {
   /// Returns the path of a file in the folder; empty if the folder does not exist yet.
   HeldPath file(const std::string& name) const;
 
-  /// Descriptor of a temporary folder, valid during the lifetime of this object.
+  /// Returns the descriptor of a temporary folder, valid during the lifetime of this object.
   int descriptor() const { return folder_->get(); }
 
   /// Creates and returns the folder of one worker in one attempt. Creates the run's folder if it
@@ -48,10 +48,10 @@ class RunFolder {
   /// remedy.
   HeldPath make_worker_folder(int attempt, int local_rank);
 
-  /// Afterwards a kept folder is not cleaned up, unless no output goes to files.
+  /// Disables the cleanup of a kept folder, unless no output goes to files.
   void note_workers_started();
 
-  /// Removes the attempt's folder unless it is kept. Without this, thousands of restarts would fill
+  /// Removes the attempt's folder unless it is kept. Otherwise, thousands of restarts would fill
   /// the temporary folder, which may be in memory.
   void end_attempt(int attempt);
 
@@ -77,7 +77,7 @@ class RunFolder {
 
   RunFolder* outer_ = nullptr;
   bool is_kept_;
-  bool is_temporary_;  ///< in temporary_directory_
+  bool is_temporary_;  ///< the folder is in temporary_directory_
   bool removes_empty_folders_;
   bool have_workers_started_ = false;
   std::filesystem::path temporary_directory_;
@@ -85,9 +85,9 @@ class RunFolder {
   std::filesystem::path path_;
   Folder log_folder_;      ///< of a temporary log folder, until the run's folder exists
   Folder folder_;          ///< null before its creation
-  Folder attempt_folder_;  ///< of attempt_; null if none
+  Folder attempt_folder_;  ///< folder of attempt_; null: none
   int attempt_ = 0;
-  std::vector<Made> made_;  ///< before the workers start; parents first
+  std::vector<Made> made_;  ///< folders made before the workers start; parents first
 };
 
 /// Returns the message about a log folder that cannot be created.

@@ -1,6 +1,6 @@
 // Checks the environment of a valid plan before the start: required files that are missing or
-// accessible to other users, folders that cannot be created, weak secrets. --dry_run and config
-// check use it too, so all report the same problems. Reads files, changes none.
+// accessible to other users, folders that cannot be created, weak secrets. Also used by --dry_run
+// and `config check`, so all report the same problems. Reads files but does not change them.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"

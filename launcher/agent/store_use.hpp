@@ -1,7 +1,7 @@
 // Detects workers that wait for a store at an address without a server. The environment variable
-// TORCHELASTIC_USE_AGENT_STORE makes PyTorch expect an agent's store also at an address that a
-// program chooses itself; all ranks then try to connect for half an hour without a message. Elapsed
-// time alone is not sufficient: programs may load or compile for any time. Runs on the agent's
+// TORCHELASTIC_USE_AGENT_STORE makes PyTorch expect an agent's store even at an address that the
+// program chooses; all ranks then try to connect for half an hour without a message. Elapsed time
+// alone is no proof, because programs may load or compile for any time. Runs on the agent's
 // thread.
 #pragma once
 
@@ -24,23 +24,23 @@
 namespace ddprun {
 
 struct StoreUseLimits {
-  /// Time from the start of an attempt to the first search for waiting workers. The interval
-  /// doubles while none is found; once some are found, the second search follows after this time.
+  /// Time from the start of an attempt to the first search for waiting workers. Doubles while
+  /// searches find none; a second search follows a find after this time.
   std::chrono::milliseconds until_search{10'000};
 };
 
-/// Returns true if the agent's store is the only one that the workers can use: on a single node,
-/// unless rank 0 hosts a store.
+/// Returns true if workers can only use the agent's store: on a single node where rank 0 does not
+/// host a store.
 bool expects_store_use(const LaunchPlan& plan);
 
 /// Returns true if a worker failed because it could not connect to a store.
 bool has_missed_store(const std::vector<WorkerExited>& exits);
 
-/// For one run of a single node.
+/// Watches one run on a single node.
 class StoreUseWatch {
  public:
-  /// Returns the processes of the run that sleep in PyTorch code. May block, so it runs on its own
-  /// thread; may outlive the watch, so it owns its data.
+  /// Returns the processes of the run that sleep in PyTorch code. May block, so it runs on a
+  /// separate thread; may outlive the watch, so it owns its data.
   using Search = std::function<std::vector<pid_t>()>;
 
   /// `store` and `events` outlive this object.
@@ -48,12 +48,12 @@ class StoreUseWatch {
                 const StoreServer& store, EventSink& events, Search find_sleepers,
                 StoreUseLimits limits = {});
 
-  /// Must be called before the workers are started. Warns once in a run if two consecutive searches
-  /// find as many processes sleeping in PyTorch code as there are workers, and none has connected
-  /// to the store.
+  /// Must be called before the workers are started. Warns once per run if two consecutive searches
+  /// find as many processes sleeping in PyTorch code as there are workers, and no worker has
+  /// connected to the store.
   void start_attempt();
 
-  /// Returns advice to be appended to the reason for the end of the run, or an empty text.
+  /// Returns advice for the reason why the run ended, or an empty text.
   std::string end_attempt(const std::vector<WorkerExited>& exits);
 
   /// Returns true during a search.
@@ -74,9 +74,9 @@ class StoreUseWatch {
   const std::size_t workers_;
   LimitTimer timer_;
   std::unique_ptr<BackgroundSearch> search_;  ///< null unless a search is in progress
-  std::chrono::milliseconds pause_{0};        ///< before the next search
-  std::vector<pid_t> suspects_;               ///< found by the last search
-  std::uint64_t connections_before_ = 0;      ///< to the store, before the attempt
+  std::chrono::milliseconds pause_{0};        ///< time before the next search
+  std::vector<pid_t> suspects_;               ///< processes found by the last search
+  std::uint64_t connections_before_ = 0;      ///< connections to the store before the attempt
   bool has_warned_ = false;
 };
 

@@ -12,9 +12,9 @@
 
 namespace ddprun {
 
-/// Users under which processes of the run execute. A search reads all processes of the run, so
-/// searches are limited to a twentieth of the time, plus a burst of 50 ms: connections of unrelated
-/// processes cannot occupy the agent.
+/// Users of the run's processes. A search reads all processes of the run. Searches may take at most
+/// a twentieth of the time, plus a burst of 50 ms, so that connections of unrelated processes
+/// cannot keep the agent busy.
 class WorkerUsers {
  public:
   using Search = std::function<std::vector<uid_t>()>;
@@ -23,8 +23,8 @@ class WorkerUsers {
 
   explicit WorkerUsers(Search search, Now now = &Clock::now);
 
-  /// Returns true if the last search has found the user. Searches again if it has not and the time
-  /// budget permits.
+  /// Returns true if the last search found the user. Otherwise searches again if the time budget
+  /// permits.
   bool has(uid_t user);
 
  private:
@@ -34,8 +34,8 @@ class WorkerUsers {
   Clock::time_point budget_end_{};  ///< time until which the budget is used up
 };
 
-/// Admits root, the agent's user and the users of the run's processes; empty if the plan does not
-/// check users. `containment` outlives the result.
+/// Returns a check that admits root, the agent's user and the users of the run's processes; empty
+/// if the plan does not check users. `containment` outlives the result.
 UserCheck store_users(const LaunchPlan& plan, const Containment& containment);
 
 }  // namespace ddprun

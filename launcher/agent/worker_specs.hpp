@@ -21,7 +21,7 @@ struct NodePlacement {
   int world_size = 0;
   int first_role_rank = 0;
   int role_world_size = 0;
-  std::string master_addr{};  ///< address by which the workers reach the store
+  std::string master_addr{};  ///< address at which the workers reach the store
 };
 
 /// Returns the placement of a single node.
@@ -30,20 +30,20 @@ NodePlacement single_node_placement(const LaunchPlan& plan);
 /// Data of an attempt that is not in the plan.
 struct AttemptFacts {
   int attempt = 0;                    ///< number of the round
-  int restart_count = 0;              ///< restarts after failures, including those of other nodes
+  int restart_count = 0;              ///< restarts after failures on any node
   bool have_workers_started = false;  ///< on this node, in an earlier attempt
   NodePlacement placement{};
-  std::uint16_t store_port = 0;                    ///< of the agent's store
-  std::optional<std::uint16_t> worker_store_port;  ///< if the workers host their own store
+  std::uint16_t store_port = 0;                    ///< port of the agent's store
+  std::optional<std::uint16_t> worker_store_port;  ///< port of a store of the workers
   std::optional<Digest> run_key{};  ///< passed to the workers; nullopt in an open run
   int control_page_fd = -1;
-  std::vector<HeldPath> worker_folders;  ///< by local rank
-  // Of the agent's process.
+  std::vector<HeldPath> worker_folders;  ///< folders by local rank
+  // Facts about the agent's process.
   InputKind standard_input = InputKind::unreadable;
   std::optional<TerminalSize> output_terminal{}, error_terminal{};  ///< standard output and error
 };
 
-/// Returns true if the worker of this rank inherits the agent's standard input.
+/// Returns true if the worker with this rank inherits the agent's standard input.
 bool has_standard_input(const LaunchPlan& plan, const AttemptFacts& facts, int rank);
 
 std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptFacts& facts);

@@ -5,7 +5,7 @@
 
 namespace ddprun {
 
-/// Each returns the script that completes the command `program`.
+/// These functions return a script that completes the command `program`.
 std::string bash_completion(const std::string& program);
 std::string zsh_completion(const std::string& program);
 

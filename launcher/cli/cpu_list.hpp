@@ -7,10 +7,10 @@
 
 namespace ddprun {
 
-/// Returns the CPUs of a list, in its order; empty if the text is not a list.
+/// Returns the CPUs of a list in the order of the text; empty if the text is not a list.
 std::vector<int> parse_cpu_list(std::string_view text);
 
-/// Returns the text for a list, for reports: "0-3,8".
+/// Returns a list as text for reports, such as "0-3,8".
 std::string format_cpu_list(const std::vector<int>& cpus);
 
 }  // namespace ddprun

@@ -25,7 +25,7 @@ struct GivenValue {
 
 using GivenValues = std::map<const OptionEntry*, GivenValue>;
 
-/// A command line, read by argparse's rules.
+/// A command line, split by argparse's rules.
 struct ArgumentWords {
   GivenValues given;
   std::vector<std::string> rest;  ///< the program and its arguments
@@ -34,12 +34,12 @@ struct ArgumentWords {
 
 ArgumentWords read_arguments(const std::vector<std::string>& arguments);
 
-/// Returns the first of the entry's environment variables that is set. Empty variables count as not
-/// set, since scripts leave unused ones empty.
+/// Returns the first of the entry's environment variables that is set. Ignores empty variables,
+/// because scripts leave unused variables empty.
 std::optional<GivenValue> value_from_variables(const OptionEntry& entry,
                                                const EnvironmentLookup& environment);
 
-/// Returns the problems of a plan with the origins of options instead of their names, unless they
+/// Returns a plan's problems with the origins of options instead of their names, unless the options
 /// are arguments: "PET_NNODES=1:2: ..." for "--nnodes=1:2: ...".
 std::vector<std::string> with_origins(const std::vector<std::string>& problems,
                                       const LaunchOptions& options);
@@ -47,8 +47,8 @@ std::vector<std::string> with_origins(const std::vector<std::string>& problems,
 /// Returns the value of the option with this name, or nullopt.
 std::optional<GivenValue> value_of(const GivenValues& values, const std::string& name);
 
-/// An unusable command line, configuration or environment, with one line for each problem. Exit
-/// code 2.
+/// An unusable command line, configuration or environment, with one line per problem. The exit code
+/// is 2.
 struct UsageProblem {
   std::vector<std::string> problems;
 };
@@ -68,22 +68,22 @@ struct ConfigRequest {
 
 using ConfigLoader = std::function<std::variant<ConfigValues, UsageProblem>(const ConfigRequest&)>;
 
-/// Returns the values from the scheduler that started this process. The values given already
+/// Returns the values from the scheduler that started this process. Values that are already given
 /// override them.
 using SchedulerReader = std::function<std::variant<ConfigValues, UsageProblem>(const GivenValues&)>;
 
-/// Further sources of values; an empty function is not called.
+/// Further sources of values. Empty functions are not called.
 struct OptionSources {
   ConfigLoader config{};
   SchedulerReader scheduler{};
 };
 
-/// The effective value of each option that was given.
+/// The effective values of the options that were given.
 struct GatheredValues {
   GivenValues given;
-  std::vector<std::string> command;  ///< the program and its arguments; empty: none was given
+  std::vector<std::string> command;  ///< the program and its arguments; empty: none
   ConfigSettings settings;
-  std::vector<std::string> problems;  ///< of the file
+  std::vector<std::string> problems;  ///< problems of the file
 };
 
 /// Collects values. Arguments override variables, variables override the --config file, and the
@@ -91,7 +91,7 @@ struct GatheredValues {
 GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup& environment,
                              const OptionSources& sources);
 
-/// Stores the values. Returns a line for each invalid one.
+/// Stores the values in `options`. Returns a line for each invalid value.
 std::vector<std::string> apply_values(const GatheredValues& values, LaunchOptions& options);
 
 }  // namespace ddprun

@@ -8,7 +8,7 @@
 
 namespace ddprun {
 
-/// `columns` is clamped to a readable width.
+/// Returns the help text. `columns` is clamped to a readable width.
 std::string help_text(int columns, const Invocation& invocation = {});
 
 /// Wraps each line of a usage text at `columns`, which is clamped to a readable width; continuation

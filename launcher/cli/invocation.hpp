@@ -14,7 +14,7 @@ namespace ddprun {
 enum class CompatMode { ddprun, torchrun, distributed_launch };
 
 struct Invocation {
-  std::string name = "ddprun";  ///< as typed, without its folder; the start of messages
+  std::string name = "ddprun";  ///< name as typed, without folder; messages begin with it
   CompatMode mode = CompatMode::ddprun;
 
   bool operator==(const Invocation&) const = default;
@@ -23,7 +23,7 @@ struct Invocation {
 /// Returns the invocation for argv[0], such as "/home/me/bin/torchrun".
 Invocation invocation_of(std::string_view first_word);
 
-/// Sets the defaults of the mode. Returns the problem with options that the mode does not allow.
+/// Sets the defaults of the mode. Returns a problem if the mode does not allow some option.
 Problem apply_compat_mode(LaunchOptions& options, CompatMode mode);
 
 /// Returns the sentences of the help text about PROGRAM.

@@ -1,5 +1,5 @@
-// The options of a run as typed values. Each value is valid by itself, but not checked against the
-// other options or the machine. Plain data; fields have the names of the options.
+// The options of a run as typed values. Each value is valid by itself, but is not checked against
+// other options or the machine. Plain data; fields are named like the options.
 #pragma once
 
 #include "launcher/cli/prefix_template.hpp"
@@ -23,7 +23,7 @@ struct NodeRange {
   bool operator==(const NodeRange&) const = default;
 };
 
-/// --nproc_per_node: a number, or how to determine it.
+/// --nproc_per_node: a number, or a rule that determines it.
 struct WorkerCount {
   enum class Kind {
     number,
@@ -32,14 +32,14 @@ struct WorkerCount {
     gpu,        ///< one per visible GPU
   };
   Kind kind = Kind::number;
-  int number = 1;  ///< meaningful for Kind::number
+  int number = 1;  ///< valid only for Kind::number
 
   bool operator==(const WorkerCount&) const = default;
 };
 
 /// Bits of --redirects and --tee: 1 standard output, 2 standard error.
 struct StreamChoice {
-  int for_all = 0;  ///< for ranks that `by_local_rank` does not name
+  int for_all = 0;  ///< choice for ranks not in `by_local_rank`
   std::map<int, int> by_local_rank;
 
   int of(int local_rank) const {
@@ -49,10 +49,10 @@ struct StreamChoice {
   bool operator==(const StreamChoice&) const = default;
 };
 
-/// The worker that gets the standard input of ddprun; the input of all others is empty.
+/// The worker that gets ddprun's standard input. The input of all other workers is empty.
 struct StdinChoice {
-  bool is_automatic = true;   ///< the only worker, or rank 0 if it is a terminal
-  std::optional<int> rank{};  ///< if not automatic; absent: no worker
+  bool is_automatic = true;   ///< selects the only worker, or rank 0 for a terminal
+  std::optional<int> rank{};  ///< rank if not automatic; nullopt: no worker
 
   bool operator==(const StdinChoice&) const = default;
 };
@@ -69,7 +69,7 @@ inline bool is_etcd(RendezvousBackend backend) {
   return backend == RendezvousBackend::etcd || backend == RendezvousBackend::etcd_v2;
 }
 
-/// --rdzv_endpoint; port 0 if none was given.
+/// --rdzv_endpoint; port 0: no port was given.
 struct RendezvousEndpoint {
   std::string host;
   std::uint16_t port = 0;
@@ -84,14 +84,14 @@ struct Affinity {
   enum class Kind {
     none,       ///< any CPU that ddprun may use
     cores,      ///< an equal share of whole cores; workers share cores if there are too few
-    exclusive,  ///< like cores, but an error if there are too few
+    exclusive,  ///< like cores, but fails if there are too few
     node,       ///< all CPUs of the worker's NUMA node
     socket,     ///< all CPUs of that node's socket
     l3,         ///< CPUs of the node that share a last-level cache
     list,       ///< lists from the option
   };
   Kind kind = Kind::none;
-  std::vector<std::vector<int>> lists{};  ///< by local rank; Kind::list only
+  std::vector<std::vector<int>> lists{};  ///< CPUs by local rank; only for Kind::list
 
   bool operator==(const Affinity&) const = default;
 };
@@ -102,17 +102,17 @@ enum class ExitCodePolicy {
   worker,    ///< exit code of the root cause, or 128 plus its signal
 };
 
-/// When stacks of workers are recorded without a request.
+/// Events before which stacks of workers are recorded without a request.
 enum class StacksWhen {
   never,
-  kill,  ///< before workers that did not stop in time are killed
-  stop,  ///< also before workers are stopped
+  kill,  ///< killing workers that did not stop in time
+  stop,  ///< stopping workers, and killing them
 };
 
-/// A variable of the workers that a configuration file sets or removes.
+/// A variable in the workers' environment that a configuration file sets or removes.
 struct EnvironmentChange {
   std::string name;
-  std::optional<std::string> value;  ///< absent: the variable is removed
+  std::optional<std::string> value;  ///< new value; nullopt: remove the variable
 
   bool operator==(const EnvironmentChange&) const = default;
 };
@@ -121,7 +121,7 @@ struct EnvironmentChange {
 struct NamedNode {
   std::string name;
   std::string address{};         ///< empty: the file has none
-  std::string nproc_per_node{};  ///< as in the file: a number, "gpu", ...
+  std::string nproc_per_node{};  ///< text in the file: a number, "gpu", ...
 
   bool operator==(const NamedNode&) const = default;
 };
@@ -133,12 +133,12 @@ struct ConfigSettings {
   /// Names of the nodes that may join the run; empty if the file has none.
   std::vector<std::string> names_in_run{};
   /// The only node that prints the final report, because the outputs of all nodes are shown
-  /// together; empty: every node prints it.
+  /// together; empty: every node prints the report.
   std::string reporter{};
-  /// Origin of the number of nodes, if it is not an option: "Slurm" or the name of the file.
+  /// Origin of the number of nodes if it is not an option: "Slurm" or the file's name.
   std::string nodes_from{};
-  /// Hash of the file before references are replaced, so it is the same on all nodes; empty without
-  /// a file.
+  /// Hash of the file before references are replaced, which is equal on all nodes; empty without a
+  /// file.
   std::string hash;
   std::string outline;                    ///< see config_outline()
   std::vector<NamedNode> nodes{};         ///< all nodes of the file, in its order
@@ -148,8 +148,8 @@ struct ConfigSettings {
 };
 
 struct LaunchOptions {
-  std::string program;                         ///< as given
-  std::vector<std::string> program_arguments;  ///< unchanged
+  std::string program;                         ///< program as given
+  std::vector<std::string> program_arguments;  ///< arguments as given
 
   // Workers.
   WorkerCount nproc_per_node;
@@ -162,7 +162,7 @@ struct LaunchOptions {
   bool share_gpu = false;
   bool preflight = false;
   Affinity affinity;
-  Affinity numa_binding;        ///< torchrun's spelling
+  Affinity numa_binding;        ///< torchrun's name for affinity
   std::string omp_num_threads;  ///< a number, "auto", or empty
   std::string role = "default";
   std::string start_method = "spawn";
@@ -201,9 +201,9 @@ struct LaunchOptions {
   std::string master_addr;
   std::optional<std::uint16_t> master_port;
   std::string local_addr;
-  std::optional<bool> agent_store;  ///< absent: torchrun's variable decides
+  std::optional<bool> agent_store;  ///< nullopt: use torchrun's variable
   std::string secret_file;
-  bool is_open = false;  ///< --security=open: several nodes need no secret
+  bool is_open = false;  ///< --security=open: multi-node runs need no secret
 
   std::string config;
   std::string node_name;
@@ -214,13 +214,13 @@ struct LaunchOptions {
 
   bool ssh = false;
   bool dry_run = false;
-  bool needs_program = true;  ///< false: for commands that only read a configuration file
+  bool needs_program = true;  ///< false for commands that only read a configuration file
 
   // Set by apply_compat_mode(), not by options.
   bool is_python_by_default = false;    ///< scripts need not end in .py
   bool is_quiet = false;                ///< messages below warnings are shown only with LOGLEVEL
   bool has_prefix_by_tee_only = false;  ///< only output of --tee has a prefix
-  bool is_open_by_default = false;      ///< several nodes need neither a secret nor --security
+  bool is_open_by_default = false;      ///< multi-node runs need no secret and no --security
 
   bool operator==(const LaunchOptions&) const = default;
 };

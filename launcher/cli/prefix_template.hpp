@@ -1,4 +1,4 @@
-// Template of the prefix of each output line, by the rules of Python's string.Template as in
+// Template for the prefix of output lines, by the rules of Python's string.Template, like in
 // torchrun. Plain data.
 #pragma once
 
@@ -8,29 +8,29 @@
 
 namespace ddprun {
 
-/// Maximum size of a template in bytes, far above the length of a line.
+/// Maximum size of a template in bytes, far above the width of a terminal.
 inline constexpr std::size_t kPrefixBytesMax = 256;
 
 enum class PrefixField {
-  none,  ///< a piece of plain text
+  none,  ///< plain text
   role_name,
   local_rank,
   rank,
-  hostname,  ///< the name of the machine
+  hostname,  ///< name of the machine
   node_rank,
   attempt,
   stream,  ///< stdout or stderr
-  time,    ///< when the line began
+  time,    ///< time when the line began
 };
 
 struct PrefixPiece {
   PrefixField field = PrefixField::none;
-  std::string text;  ///< for PrefixField::none
+  std::string text;  ///< text of PrefixField::none
 
   bool operator==(const PrefixPiece&) const = default;
 };
 
-/// No pieces: no prefix.
+/// A prefix template. Without pieces there is no prefix.
 struct PrefixTemplate {
   std::vector<PrefixPiece> pieces;
 

@@ -1,5 +1,5 @@
-// `ddprun config ...`: checks and creates configuration files, and starts nothing. `config` is a
-// command only as the first argument; a program of this name is run as ./config.
+// `ddprun config ...` checks and creates configuration files, and starts nothing. `config` is a
+// command only as the first argument; run a program of this name as ./config.
 #pragma once
 
 #include "launcher/cli/given_values.hpp"
@@ -14,9 +14,9 @@
 namespace ddprun {
 
 struct ConfigAnswer {
-  std::string text{};                   ///< for standard output
-  std::vector<std::string> notes{};     ///< for standard error, not problems
-  std::vector<std::string> problems{};  ///< for standard error; exit code 2 if there are any
+  std::string text{};                   ///< text for standard output
+  std::vector<std::string> notes{};     ///< lines for standard error
+  std::vector<std::string> problems{};  ///< lines for standard error; if any, exit code 2
 
   bool operator==(const ConfigAnswer&) const = default;
 };
@@ -24,11 +24,11 @@ struct ConfigAnswer {
 /// Returns a summary of the run on this machine, or the problems that would prevent it.
 using PlanSummary = std::function<std::variant<std::string, UsageProblem>(const LaunchOptions&)>;
 
-/// Returns the same for all nodes that these arguments, which include --ssh, would start.
+/// Returns such a summary for all nodes that these arguments, including --ssh, would start.
 using StartSummary =
     std::function<std::variant<std::string, UsageProblem>(const std::vector<std::string>&)>;
 
-/// Empty functions are not called.
+/// Functions that return summaries. Empty functions are not called.
 struct RunSummaries {
   PlanSummary here{};
   StartSummary over_ssh{};

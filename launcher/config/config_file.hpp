@@ -16,10 +16,10 @@ namespace ddprun {
 /// Version of the format.
 constexpr int kConfigVersion = 1;
 
-/// One node of an entry of "nodes", which may describe several.
+/// A node in "nodes". An entry may describe several nodes.
 struct ConfigNode {
   std::string name;
-  std::string address;    ///< empty: the entry has none
+  std::string address;    ///< address of the entry; empty: none
   std::size_t entry = 0;  ///< index in "nodes"
 };
 
@@ -40,10 +40,10 @@ struct ConfigFile {
 std::variant<ConfigFile, UsageProblem> read_config(const std::string& file_name,
                                                    std::string_view text);
 
-/// Returns the same lines for problems found later, sorted by position.
+/// Returns such lines for problems found later, sorted by position.
 UsageProblem describe_problems(const std::string& file_name, std::vector<TextProblem> problems);
 
-/// "cluster.json:4:7: restart.max_restarts".
+/// Returns the place of a value, such as "cluster.json:4:7: restart.max_restarts".
 std::string place_of(const std::string& file_name, TextPosition at, const std::string& path);
 
 /// Returns the options that an object of this section sets.
@@ -55,7 +55,7 @@ void check_section(ConfigSection section, const JsonValue& object, const std::st
                    const std::vector<std::string>& also_allowed,
                    std::vector<TextProblem>& problems);
 
-/// Returns the nodes of "nodes", and appends the problems with them and with addresses.
+/// Returns the nodes in "nodes". Appends problems with the nodes and their addresses.
 std::vector<ConfigNode> read_nodes(const JsonValue& root, std::vector<TextProblem>& problems);
 
 }  // namespace ddprun

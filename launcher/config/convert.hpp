@@ -1,5 +1,5 @@
-// Converts a hostfile of mpirun or DeepSpeed, or a command line of torchrun, to a configuration
-// file. A file for several nodes names a secret, which they need. Pure.
+// Converts a hostfile of mpirun or DeepSpeed, or a torchrun command line, to a configuration file.
+// Files for several nodes name a secret file, which the nodes need. Pure.
 #pragma once
 
 #include "launcher/cli/given_values.hpp"
@@ -16,13 +16,13 @@ struct ConvertedFile {
   std::vector<std::string> notes{};  ///< remaining steps for the user
 };
 
-/// Converts lines "[user@]host slots=N" (mpirun, DeepSpeed) or "host:N" (MPICH), and comments after
-/// '#'. Slots become nproc_per_node; for a host without slots, the number of its lines does (PBS).
+/// Converts lines "[user@]host slots=N" (mpirun, DeepSpeed) or "host:N" (MPICH); '#' starts a
+/// comment. Slots become nproc_per_node; without slots, the number of the host's lines does (PBS).
 /// Returns a configuration file, or "name:line: problem" for each invalid line.
 std::variant<ConvertedFile, UsageProblem> convert_hostfile(const std::string& name,
                                                            std::string_view text);
 
-/// Returns a file with each option in its section, or the problems with the arguments.
+/// Returns a file with each option in its section, or problems with the arguments.
 std::variant<ConvertedFile, UsageProblem> convert_arguments(
     const std::vector<std::string>& arguments);
 

@@ -1,5 +1,5 @@
-// Detects whether two nodes were given the same configuration, and the first difference. Hash and
-// outline are the same for files that differ in comments, spaces and the order of keys. Pure.
+// Detects whether two nodes have the same configuration, and finds the first difference. Hash and
+// outline do not depend on comments, spaces and the order of keys. Pure.
 #pragma once
 
 #include "launcher/config/json.hpp"
@@ -14,17 +14,17 @@ namespace ddprun {
 /// forgeries.
 std::string config_hash(std::string_view canonical_text);
 
-/// Maximum size of an outline, which is part of a message: ten times that of a file with a thousand
-/// nodes.
+/// Maximum bytes of an outline, which is part of a message: ten times the size for a file with a
+/// thousand nodes.
 inline constexpr std::size_t kOutlineBytesMax = 256U << 10;
 
-/// Returns a summary of the document with which nodes find a difference: its canonical form with a
-/// 16-bit checksum instead of each scalar, and without variables of the environment, which may be
-/// secret. Empty if it is larger than kOutlineBytesMax.
+/// Returns a summary of the document in which nodes look for differences: its canonical form with a
+/// 16-bit checksum instead of each scalar. Omits environment variables, which may be secret.
+/// Returns an empty text if the summary exceeds kOutlineBytesMax.
 std::string config_outline(const JsonValue& root);
 
-/// Returns the first path at which two outlines differ, such as "nodes[2].name"; "the whole" if one
-/// is not JSON, empty if they are the same.
+/// Returns the first path at which two outlines differ, such as "nodes[2].name"; "the whole" if an
+/// outline is not JSON; empty if the outlines are equal.
 std::string first_difference(std::string_view ours, std::string_view theirs);
 
 }  // namespace ddprun

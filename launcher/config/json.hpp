@@ -10,15 +10,15 @@
 
 namespace ddprun {
 
-// Limits: ten times the size of a file with a thousand nodes and a dozen keys each.
+// Limits. They allow ten times the size of a file with a thousand nodes and a dozen keys each.
 constexpr std::size_t kJsonBytesMax = 1 << 20;
 constexpr int kJsonValuesMax = 100'000;
-/// Configurations have a depth of at most five.
+/// Maximum nesting depth. Configurations have a depth of at most five.
 constexpr int kJsonDepthMax = 16;
 /// Maximum number of problems in a report.
 constexpr std::size_t kJsonProblemsMax = 50;
 
-/// Line and column from 1; columns are characters, not bytes.
+/// Line and column, both from 1. Columns count characters, not bytes.
 struct TextPosition {
   int line = 1;
   int column = 1;
@@ -33,7 +33,7 @@ struct JsonValue {
 
   Kind kind = Kind::null;
   TextPosition at{};
-  std::string text{};  ///< decoded string, or the source of another scalar
+  std::string text{};  ///< decoded string, or source text of other scalars
   std::vector<JsonValue> elements{};
   std::vector<JsonMember> members;  ///< in source order
 
@@ -45,12 +45,12 @@ struct JsonValue {
 
 struct JsonMember {
   std::string key;
-  TextPosition at;  ///< of the key
+  TextPosition at;  ///< position of the key
   JsonValue value;
 };
 
-/// A problem in a text with its position. The path is like "nodes[2].name"; empty for the whole
-/// document.
+/// A problem in a text with its position and path, such as "nodes[2].name". The path is empty for
+/// the whole document.
 struct TextProblem {
   TextPosition at;
   std::string path;
@@ -62,7 +62,7 @@ struct TextProblem {
 struct JsonDocument {
   JsonValue root;
   std::vector<TextProblem> problems{};  ///< duplicate keys, and at most one syntax error
-  bool is_whole = true;                 ///< false: a syntax error ended parsing
+  bool is_whole = true;                 ///< false if a syntax error ended parsing
 };
 
 JsonDocument parse_json(std::string_view text);
@@ -71,14 +71,14 @@ JsonDocument parse_json(std::string_view text);
 std::string member_path(const std::string& path, std::string_view key);
 std::string element_path(const std::string& path, std::size_t index);
 
-/// Returns "true", "the number 3", "the string \"x\"", "an array"; long values are shortened.
+/// Returns text such as "true", "the number 3" or "an array". Shortens long values.
 std::string describe_value(const JsonValue& value);
 
 /// Returns the text as a JSON string with its quotes.
 std::string json_quoted(std::string_view text);
 
-/// Returns the document without comments and spaces, with members sorted by key. Never longer than
-/// the original text.
+/// Returns the document without comments and spaces, with members sorted by key. The result is
+/// never longer than the original text.
 std::string canonical_json(const JsonValue& value);
 
 }  // namespace ddprun

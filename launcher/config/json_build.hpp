@@ -16,10 +16,10 @@ JsonValue json_array(std::vector<JsonValue> elements);
 JsonValue json_texts(const std::vector<std::string>& texts);
 JsonValue json_object(std::vector<std::pair<std::string, JsonValue>> members);
 
-/// Adds a member after the others.
+/// Appends a member.
 void add_member(JsonValue& object, std::string key, JsonValue value);
 
-/// Formats with an indent of two spaces and a newline at the end; values that fit are in one line.
+/// Formats with two spaces of indentation and a final newline. Puts values that fit on one line.
 std::string pretty_json(const JsonValue& value);
 
 }  // namespace ddprun

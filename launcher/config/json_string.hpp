@@ -1,4 +1,4 @@
-// Reads one character of a JSON string, plain or escaped. For the reader of json.hpp; pure.
+// Reads one character of a JSON string, plain or escaped. Used by the parser of json.hpp. Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 namespace ddprun {
 
 struct JsonCharacter {
-  std::string text{};     ///< in UTF-8
+  std::string text{};     ///< character in UTF-8
   std::size_t bytes = 1;  ///< length in the source; at least 1
-  std::string problem{};  ///< why it is invalid; empty: valid
+  std::string problem{};  ///< reason why it is invalid; empty: valid
 };
 
 /// Returns the character at the start of `rest`, which must not be empty.

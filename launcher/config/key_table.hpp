@@ -1,5 +1,5 @@
-// The keys of a configuration file that are not options, and the JSON values of those that are.
-// Constant data and pure functions.
+// Configuration keys that are not options, and the JSON values of keys that are options. Constant
+// data and pure functions.
 #pragma once
 
 #include "launcher/cli/option_table.hpp"
@@ -31,13 +31,13 @@ struct OwnKey {
 };
 std::span<const OwnKey> own_keys();
 
-/// Returns the key of this name in this section, or nullptr.
+/// Returns the key with this name in this section, or nullptr.
 const OwnKey* find_own_key(ConfigSection section, std::string_view name);
 
-/// "a number or one of auto, cpu, gpu".
+/// Returns text such as "a number or one of auto, cpu, gpu".
 std::string describe_shape(const ValueShape& shape);
 
-/// Returns the value as the option's text with references, or the problem with its type.
+/// Returns the value as option text with references, or the problem with the value's type.
 Parsed<std::string> option_text(const ValueShape& shape, const JsonValue& value);
 
 }  // namespace ddprun

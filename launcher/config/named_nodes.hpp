@@ -7,8 +7,8 @@
 
 namespace ddprun {
 
-/// Returns the nodes in the order of the file. Values in `given`, from arguments and variables on
-/// this node, override the file for all nodes.
+/// Returns the nodes in the order of the file. Values in `given`, from this node's arguments and
+/// variables, override the file for all nodes.
 std::vector<NamedNode> named_nodes(const ConfigFile& file, const GivenValues& given,
                                    const EnvironmentLookup& environment);
 

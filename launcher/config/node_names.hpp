@@ -9,11 +9,11 @@
 
 namespace ddprun {
 
-/// Limit that detects typing errors; above the size of any cluster.
+/// Maximum number of names, above the size of any cluster; detects typing errors.
 constexpr std::size_t kNodeNamesMax = 16'384;
 
-/// Returns all names, in the order of the text. A number that begins with 0 keeps its width. A name
-/// consists of ASCII letters, digits and - . _ : %, and does not begin with '-'.
+/// Returns all names in the order of the text. Numbers that begin with 0 keep their width. Names
+/// consist of ASCII letters, digits and - . _ : %, and do not begin with '-'.
 Parsed<std::vector<std::string>> expand_node_names(std::string_view text);
 
 }  // namespace ddprun

@@ -9,9 +9,9 @@
 
 namespace ddprun {
 
-/// The entry of the node overrides "defaults". nnodes, node_rank, local_addr and rdzv_endpoint are
-/// derived from "nodes" unless the file or `given` (arguments and variables) sets them. References
-/// may name variables of the environment, node.name, node.index and node.address.
+/// Resolves the file. The node's entry overrides "defaults". nnodes, node_rank, local_addr and
+/// rdzv_endpoint are derived from "nodes" unless the file or `given` (arguments and variables) sets
+/// them. References may name environment variables, node.name, node.index and node.address.
 std::variant<ConfigValues, UsageProblem> resolve_config(const ConfigFile& file,
                                                         const FoundNode& node,
                                                         const GivenValues& given,

@@ -5,8 +5,8 @@
 
 namespace ddprun {
 
-/// Returns the schema (draft 2020-12), for editors. Contradictions between keys are checked by
-/// `ddprun config check` only.
+/// Returns the schema (draft 2020-12), for editors. Only `ddprun config check` detects
+/// contradictions between keys.
 std::string config_schema();
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// One stream of the console, which many workers' lines share. Never blocks, and never changes the
-// flags of the given descriptor, which is shared with the shell. Runs on the agent's thread.
+// One stream of the console, shared by the lines of many workers. Never blocks, and does not change
+// the flags of the given descriptor, which is shared with the shell. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/output/line_prefixer.hpp"
@@ -19,11 +19,11 @@
 namespace ddprun {
 
 /// Maximum bytes buffered for a console before workers have to wait: a burst that a terminal shows
-/// in a second or two; little compared with the workers' memory.
+/// within two seconds. Small compared with the workers' memory.
 inline constexpr std::size_t kConsoleBytesMax = 1U << 20;
 
-/// Time after which a console with a full buffer that accepts no output loses lines instead of
-/// delaying workers: for example a pager that is not scrolled, or a terminal stopped by Ctrl-S.
+/// Time after which a console that accepts no output while its buffer is full drops lines instead
+/// of delaying workers. Examples: an idle pager, or a terminal stopped by Ctrl-S.
 inline constexpr auto kConsolePatience = std::chrono::seconds(1);
 
 class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
@@ -43,14 +43,14 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   /// source.
   void write(LinePrefixer& source, std::string text);
 
-  /// Only if can_redraw(): shows the incomplete line of `source` at the bottom of the terminal,
-  /// replacing its earlier one; empty: none. Delayed, to limit the rate.
+  /// Shows the incomplete line of `source` at the bottom of the terminal in place of its earlier
+  /// one; empty: none. Delayed to limit the rate. REQUIRES: can_redraw().
   void show(const LinePrefixer& source, std::string open_line);
 
-  /// Returns nullopt if it is not a terminal.
+  /// Returns the terminal's size; nullopt if the console is not a terminal.
   std::optional<TerminalSize> terminal_size() const;
 
-  /// Must be called before the destruction of `source`.
+  /// Removes `source`. Must be called before its destruction.
   void forget(const LinePrefixer& source);
 
   /// Prepares for the use of the terminal by another program.
@@ -62,17 +62,17 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   /// Returns true while callers should not write more output.
   bool is_full() const { return has_patience_ && buffered_bytes() >= kConsoleBytesMax; }
 
-  /// Expires when is_full() becomes false.
+  /// Returns a timer that expires when is_full() becomes false.
   boost::asio::steady_timer& room_signal() { return room_signal_; }
 
   /// Returns true if the console has accepted all output.
   bool is_idle() const { return pending_.empty() && dropped_bytes_ == 0 && !is_redraw_due_; }
 
-  /// Returns true if the console has rejected output, as a full disk does. False if its reader has
-  /// gone or the terminal was closed, since the output is then unwanted.
+  /// Returns true if the console has rejected output, such as a full disk does. Returns false if
+  /// its reader has ended or the terminal was closed, since the output is then unwanted.
   bool has_lost_output() const { return has_lost_output_; }
 
-  /// Expires when the console becomes idle.
+  /// Returns a timer that expires when the console becomes idle.
   boost::asio::steady_timer& idle_signal() { return idle_signal_; }
 
  private:
@@ -103,7 +103,7 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   bool is_terminal_;
   bool has_lost_output_ = false;
   std::string pending_;
-  std::size_t taken_ = 0;  ///< written part of pending_
+  std::size_t taken_ = 0;  ///< bytes of pending_ that have been written
   std::size_t dropped_lines_ = 0;
   std::size_t dropped_bytes_ = 0;
   bool has_patience_ = true;

@@ -11,15 +11,15 @@ namespace ddprun {
 
 class LineFilter {
  public:
-  /// Without texts no line matches.
+  /// If `texts` is empty, no line matches.
   LineFilter(LinePrefix prefix, std::vector<std::string> texts)
       : prefixer_(std::move(prefix)), texts_(std::move(texts)) {}
 
-  /// Appends `bytes` and returns the completed lines that match, each with prefix and newline. The
-  /// prefix is not searched. Long lines are split as on the console.
+  /// Appends `bytes` and returns the completed lines that match, each with prefix and newline. Does
+  /// not search the prefix. Splits long lines like on the console.
   std::string take(std::string_view bytes, LinePrefixer::TimePoint now);
 
-  /// Ends the stream; the last line needs no newline.
+  /// Ends the stream and returns its last line if it matches, even without a newline.
   std::string finish(LinePrefixer::TimePoint now);
 
  private:

@@ -1,6 +1,6 @@
-// Splits a stream of bytes into lines for a console and adds a prefix to each. After a carriage
-// return a line is rewritten from its start, as by progress bars; only its last state is shown.
-// Pure: bytes and time in, text out.
+// Splits a stream of bytes into lines for a console and adds a prefix to each line. A carriage
+// return starts a new state of the line, like in progress bars; only the last state is shown. Pure:
+// takes bytes and time, returns text.
 #pragma once
 
 #include "launcher/plan/line_prefix.hpp"
@@ -12,26 +12,26 @@
 
 namespace ddprun {
 
-/// Maximum length of a line, after which it is split. Bounds the memory of one stream, and suffices
-/// for JSON records, which programs read from a pipe.
+/// Maximum length of a line, in bytes; longer lines are split. Bounds the memory per stream, and
+/// suffices for JSON records, which programs read from a pipe.
 inline constexpr std::size_t kConsoleLineBytesMax = 1U << 20;
 
-/// Enough for a terminal's row with many changes of colour.
+/// Maximum bytes of an open line; enough for a terminal's row with many changes of colour.
 inline constexpr std::size_t kOpenLineBytesMax = 8U << 10;
 
 /// Maximum length of an incomplete line that is treated as a prompt.
 inline constexpr std::size_t kPromptBytesMax = 4U << 10;
 
-/// Local time in the format of the launcher's lines: "2026-11-21 05:42:34.657".
+/// Formats local time like the launcher's lines: "2026-11-21 05:42:34.657".
 class TimeStamp {
  public:
   using TimePoint = std::chrono::system_clock::time_point;
 
-  /// The result is valid until the next call.
+  /// Returns the text, which is valid until the next call.
   std::string_view at(TimePoint when);
 
  private:
-  std::chrono::sys_seconds second_{std::chrono::seconds::min()};  ///< second in text_
+  std::chrono::sys_seconds second_{std::chrono::seconds::min()};  ///< second that text_ shows
   std::string text_;
 };
 
@@ -41,7 +41,7 @@ class LinePrefixer {
 
   enum class Form {
     lines,     ///< as described above
-    verbatim,  ///< passes all bytes on unchanged; no prefix
+    verbatim,  ///< passes all bytes unchanged, without prefix
   };
 
   explicit LinePrefixer(LinePrefix prefix, Form form = Form::lines)
@@ -56,27 +56,27 @@ class LinePrefixer {
   /// Returns true if the incomplete line has content that has not been shown.
   bool has_unshown_text() const;
 
-  /// Returns true if the line has had a carriage return: it is a progress bar.
+  /// Returns true if the line had a carriage return, like a progress bar.
   bool is_rewritten() const { return is_rewritten_ || has_return_; }
 
   /// Returns true if no part of the incomplete line has been shown, and it is too long for a
   /// prompt.
   bool is_long() const { return !is_inside_line_ && partial_.size() > kPromptBytesMax; }
 
-  /// Returns the incomplete line with its prefix; empty if there is no incomplete line. For a
-  /// console that can redraw it. Of a long line, only the beginning.
+  /// Returns the incomplete line with its prefix for a console that can redraw it; empty if there
+  /// is no incomplete line. Returns only the beginning of a long line.
   std::string open_line();
 
-  /// For a console without redrawing. Returns the incomplete line: a prompt without newline, so
-  /// that further text continues it; a progress bar as a complete line, so that its next state
-  /// becomes another line.
+  /// Returns the incomplete line for a console without redrawing. A prompt has no newline, so that
+  /// further text continues it; a progress bar becomes a complete line, and its next state becomes
+  /// another line.
   std::string flush();
 
-  /// Ends the stream. Returns the rest of the last line with a newline.
+  /// Ends the stream. Returns the rest of the last line, with a newline.
   std::string finish();
 
-  /// Another source has written to the console since flush(): the line cannot be continued, and the
-  /// next bytes begin a new one.
+  /// Must be called when another source has written to the console since flush(): the line cannot
+  /// be continued, and the next bytes begin a new line.
   void interrupt() {
     is_inside_line_ = false;
     flushed_bytes_ = 0;
@@ -99,11 +99,11 @@ class LinePrefixer {
   LinePrefix prefix_;
   bool is_verbatim_;
   TimeStamp stamp_;
-  TimePoint began_{};              ///< of the line, or of its current state
+  TimePoint began_{};              ///< start time of the line or its current state
   std::string partial_;            ///< the line, without what flush() has returned
   std::size_t flushed_bytes_ = 0;  ///< partial_ included, at most kConsoleLineBytesMax
   bool has_return_ = false;        ///< after partial_; its meaning depends on the next byte
-  bool is_rewritten_ = false;      ///< there was an earlier state
+  bool is_rewritten_ = false;      ///< the line had an earlier state
   bool is_shown_ = false;          ///< flush() has returned this state as a line
   bool is_inside_line_ = false;
 };

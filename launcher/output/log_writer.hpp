@@ -1,7 +1,7 @@
-// Writes log files on a separate thread, so that a hanging file system blocks that thread only. The
-// pending output is bounded: at the limit the workers have to wait, and if the file system accepts
-// nothing for some time, output is dropped and reported. All functions are called on the executor's
-// single thread.
+// Writes log files on a separate thread, so that a hanging file system blocks only that thread.
+// Pending output is bounded: at the limit the workers wait. If the file system accepts nothing for
+// some time, output is dropped and reported. All functions are called on the executor's single
+// thread.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -22,12 +22,12 @@
 
 namespace ddprun {
 
-/// Memory of pending output at which workers have to wait: some 10 ms of what a disk's cache
-/// accepts. Includes the overhead of each piece, since most may have only a few bytes.
+/// Size of pending output at which workers have to wait; a disk cache accepts it in some 10 ms.
+/// Includes the overhead of each piece, because most pieces may have only a few bytes.
 inline constexpr std::size_t kLogBytesMax = std::size_t{16} << 20;
 
-/// A file system that accepts nothing for this long is considered hung: neither workers nor the end
-/// of the run wait for it any longer.
+/// Time after which a file system that accepts nothing is considered hung. Workers and the end of
+/// the run then no longer wait for it.
 inline constexpr auto kLogPatience = std::chrono::seconds(5);
 
 class LogWriter : public std::enable_shared_from_this<LogWriter> {
@@ -37,13 +37,13 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
     std::string name;
     UniqueFd fd;
     std::uint64_t failed_bytes = 0;
-    int error_number = 0;  ///< of the last failure; meaningful if failed_bytes > 0
+    int error_number = 0;  ///< errno of the last failure if failed_bytes > 0
   };
 
   /// `log` receives a warning at the first loss of a file, and the total at its end.
   LogWriter(const boost::asio::any_io_executor& executor, Log log,
             std::chrono::milliseconds patience = kLogPatience);
-  ~LogWriter();  ///< as stop()
+  ~LogWriter();  ///< calls stop()
 
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
@@ -67,14 +67,14 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   /// Returns true while workers have to wait.
   bool is_full() const;
 
-  /// Expires when is_full() becomes false.
+  /// Returns a timer that expires when is_full() becomes false.
   boost::asio::steady_timer& room_signal() { return room_signal_; }
 
-  /// Waits until all output is written, or the file system is considered hung, which is reported.
+  /// Waits until all output is written or the file system is considered hung, which is reported.
   boost::asio::awaitable<void> drain();
 
-  /// Waits as drain(), but without running the executor; afterwards nothing is written. A thread
-  /// that is blocked by the file system is abandoned: it accesses only its queue.
+  /// Waits like drain(), but without running the executor. Afterwards nothing is written. Abandons
+  /// a thread that the file system blocks; it accesses only its queue.
   void stop();
 
  private:
@@ -92,7 +92,7 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   bool has_patience_ = true;
   bool has_lost_output_ = false;
   bool is_wake_due_ = false;
-  boost::asio::posix::stream_descriptor notices_;  ///< from the thread
+  boost::asio::posix::stream_descriptor notices_;  ///< notices from the thread
   boost::asio::steady_timer wake_;
   boost::asio::steady_timer patience_;
   boost::asio::steady_timer room_signal_;

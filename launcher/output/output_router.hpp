@@ -1,7 +1,7 @@
 // Routes the workers' output to the console and to files. Files receive every byte unchanged. The
-// console receives whole lines with a prefix, as far as it accepts them: workers wait for a slow
-// console, but if it accepts nothing for some time (a stopped terminal, a full pipe), lines are
-// dropped, counted and reported. Runs on the agent's thread.
+// console receives whole lines with a prefix, at the rate that it accepts: workers wait for a slow
+// console. If the console accepts nothing for some time (a stopped terminal, a full pipe), lines
+// are dropped, counted and reported. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/output/open_lines.hpp"
@@ -24,20 +24,20 @@ namespace ddprun {
 
 /// How the console shows a stream.
 enum class ConsoleForm {
-  lines,          ///< whole lines with the prefix; of progress bars, the last state
-  verbatim,       ///< unchanged; in whole lines if other sources write there, too
+  lines,          ///< whole lines with prefix; last states of progress bars
+  verbatim,       ///< unchanged; whole lines if other sources write to the console
   verbatim_bytes  ///< unchanged, each byte immediately
 };
 
 /// Destinations of one stream of one worker.
 struct StreamSpec {
   StreamTarget target = StreamTarget::console;
-  bool is_shown = true;  ///< false: not on the console, regardless of the target
-  LinePrefix prefix;     ///< of lines on the console, for example "[default0]:"
+  bool is_shown = true;  ///< false hides it on the console with any target
+  LinePrefix prefix;     ///< prefix of console lines, such as "[default0]:"
   ConsoleForm form = ConsoleForm::lines;
-  HeldPath file;  ///< for file and tee; its folder exists
-  /// For tee: lines that contain any of these texts are also written to `filtered_file`, which
-  /// several streams share.
+  HeldPath file;  ///< file for targets file and tee; its folder exists
+  /// Texts for tee. Lines that contain any of these texts are also written to `filtered_file`,
+  /// which several streams share.
   std::vector<std::string> filters{};
   HeldPath filtered_file{};
 };
@@ -49,8 +49,8 @@ class WorkerStream;
 
 class OutputRouter {
  public:
-  /// Descriptors of the console's two streams. Not owned, and their flags are not changed: they are
-  /// shared with the shell.
+  /// Descriptors of the console's two streams. They are not owned. Their flags are not changed,
+  /// because they are shared with the shell.
   struct Console {
     int standard_output = 1;
     int standard_error = 2;
@@ -62,7 +62,7 @@ class OutputRouter {
   /// Discards output that the console has not accepted, and waits for log files like drain().
   ~OutputRouter();
 
-  /// Opens the file, if any, and a pipe. Throws Error{Errc::system} with the file.
+  /// Opens the file, if any, and a pipe. Throws Error{Errc::system} that names the file.
   std::shared_ptr<WorkerStream> open(const StreamSpec& spec, StreamKind kind);
 
   /// Adds the agent's lines, each with its newline, to the output on standard error.
@@ -72,7 +72,7 @@ class OutputRouter {
   /// a terminal.
   std::optional<TerminalSize> terminal_size(StreamKind kind) const;
 
-  /// Prepares for the use of the terminal by another program: nothing is redrawn until the next
+  /// Prepares for the use of the terminal by another program. Nothing is redrawn until the next
   /// output.
   void leave_terminal();
 
@@ -80,9 +80,9 @@ class OutputRouter {
   /// ConsoleWriter.
   bool has_lost_output() const;
 
-  /// Waits until log files have been written, or their file system has accepted nothing for
-  /// kLogPatience; then until the console has accepted all output, or until the deadline. For the
-  /// end of the run.
+  /// Waits until log files have been written or their file system has accepted nothing for
+  /// kLogPatience, and then until the console has accepted all output or the deadline has passed.
+  /// Called at the end of the run.
   boost::asio::awaitable<void> drain(Deadline deadline);
 
  private:

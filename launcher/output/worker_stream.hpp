@@ -1,4 +1,4 @@
-// One stream of one worker: the reading end of its pipe, its file, its console and its last lines.
+// One stream of one worker: the read end of its pipe, its file, its console and its last lines.
 // Runs on the agent's thread.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace ddprun {
 
 class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
  public:
-  /// `console` may be null: not shown. `logs` may be null if the stream has no file.
+  /// A null `console` hides the stream. `logs` may be null if the stream has no file.
   WorkerStream(const boost::asio::any_io_executor& executor, const StreamSpec& spec,
                std::shared_ptr<ConsoleWriter> console, std::shared_ptr<LogWriter> logs);
   ~WorkerStream();
@@ -31,24 +31,24 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   WorkerStream(const WorkerStream&) = delete;
   WorkerStream& operator=(const WorkerStream&) = delete;
 
-  /// The worker's end of the pipe. Close it once the worker has started.
+  /// Returns the worker's end of the pipe. Close it once the worker has started.
   int worker_end() const { return worker_end_; }
   void close_worker_end();
 
   /// Starts reading.
   void start();
 
-  /// Returns true at the end of the stream, false at the deadline: a descendant may keep the pipe
-  /// open.
+  /// Returns true at the end of the stream and false at the deadline, since a descendant may keep
+  /// the pipe open.
   boost::asio::awaitable<bool> wait_for_end(Deadline deadline);
 
-  /// Reads what is available now, and ends the stream.
+  /// Reads the available bytes, then ends the stream.
   void finish();
 
-  /// From now on also appends what is read to `copy`, up to `bytes_max`; null: stops that.
+  /// Appends further bytes to `copy`, too, up to `bytes_max`; null ends copying.
   void copy_to(std::shared_ptr<std::string> copy, std::size_t bytes_max = 0);
 
-  /// Reads what is available now, without ending the stream.
+  /// Reads the available bytes without ending the stream.
   void read_now();
 
   /// Stops reading.
@@ -83,8 +83,8 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   std::shared_ptr<std::string> copy_;
   std::size_t copy_bytes_max_ = 0;
   boost::asio::posix::stream_descriptor pipe_;
-  boost::asio::steady_timer partial_line_;  ///< when to show an incomplete line
-  boost::asio::steady_timer end_signal_;    ///< cancelled at the end
+  boost::asio::steady_timer partial_line_;  ///< time to show an incomplete line
+  boost::asio::steady_timer end_signal_;    ///< cancelled at the end of the stream
 };
 
 }  // namespace ddprun
