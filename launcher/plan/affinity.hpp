@@ -11,12 +11,12 @@
 
 namespace ddprun {
 
-/// CPUs of each worker, by local rank; empty: any.
+/// CPUs of each worker by local rank; empty: any CPU.
 using CpuMap = std::vector<std::vector<int>>;
 
-/// Returns the CPUs of each of `workers` workers, or why the machine does not allow the binding.
-/// Worker n is placed on the NUMA node of GPU n if that is known for all workers; otherwise the
-/// workers are distributed over the nodes in contiguous groups.
+/// Returns the CPUs of each of `workers` workers, or the reason why the machine does not allow the
+/// binding. Worker n is placed on the NUMA node of GPU n if the nodes of all workers' GPUs are
+/// known; otherwise, contiguous groups of workers are distributed over the nodes.
 std::variant<CpuMap, std::string> bind_workers(const Topology& topology, const Affinity& affinity,
                                                int workers);
 
@@ -24,7 +24,7 @@ std::variant<CpuMap, std::string> bind_workers(const Topology& topology, const A
 /// share is divided between them.
 std::vector<int> cores_of_each(const Topology& topology, const CpuMap& map);
 
-/// Returns the NUMA node of all these CPUs; -1 if they are on several.
+/// Returns the NUMA node that contains all these CPUs; -1 if they are on several nodes.
 int common_node(const Topology& topology, const std::vector<int>& cpus);
 
 /// Returns the map as a line of limited length, for example "rank 0: 0-7; ranks 1-2: 8-15 (NUMA

@@ -11,18 +11,18 @@ namespace ddprun {
 
 /// A cgroup in one hierarchy.
 struct CgroupFolder {
-  std::filesystem::path mount;   ///< of the hierarchy
+  std::filesystem::path mount;   ///< mount point of the hierarchy
   std::filesystem::path folder;  ///< of this process' cgroup: the mount or a folder below it
 };
 
-/// Returns this process' cgroup, from the texts of /proc/self/cgroup and /proc/self/mounts: in the
-/// version 1 hierarchy with `controller`, such as "memory"; if `controller` is empty, in the
-/// unified hierarchy (version 2). Returns nullopt if there is no such hierarchy.
+/// Returns this process' cgroup, from the texts of /proc/self/cgroup and /proc/self/mounts. If
+/// `controller` (such as "memory") is set, uses its version 1 hierarchy; otherwise the unified
+/// hierarchy (version 2). Returns nullopt if the hierarchy does not exist.
 std::optional<CgroupFolder> own_cgroup(std::string_view cgroup_text, std::string_view mounts_text,
                                        std::string_view controller = {});
 
-/// Returns the cgroups in the unified hierarchy and in that with `controller`, if they exist;
-/// `root` replaces "/".
+/// Returns the existing cgroups of this process in the unified hierarchy and in the hierarchy with
+/// `controller`. `root` replaces "/".
 std::vector<CgroupFolder> own_cgroups(const std::filesystem::path& root,
                                       std::string_view controller);
 

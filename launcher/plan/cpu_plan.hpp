@@ -12,7 +12,7 @@
 namespace ddprun {
 
 struct CpuPlan {
-  CpuMap cpus;                     ///< by local rank; empty: any
+  CpuMap cpus;                     ///< CPUs by local rank; empty: any
   std::vector<int> memory_nodes;   ///< NUMA node of each worker's CPUs; -1: several, or not bound
   std::vector<int> thread_shares;  ///< recommended numbers of threads, by local rank
   std::vector<std::string> notes;
@@ -20,11 +20,11 @@ struct CpuPlan {
   bool operator==(const CpuPlan&) const = default;
 };
 
-/// Returns the number of CPUs that this process may use: those of its affinity mask, or fewer if
-/// its cgroup has a quota, rounded down because a throttled worker delays all others. 0: unknown.
+/// Returns the number of CPUs that this process may use; 0: unknown. It is the size of the affinity
+/// mask or the cgroup's quota if lower, rounded down since a throttled worker delays all others.
 int usable_cpus(const HostFacts& facts);
 
-/// `gpus`: the visible ones. A problem begins with the name of its option.
+/// Returns a plan or a problem that begins with its option's name. `gpus`: the visible GPUs.
 std::variant<CpuPlan, std::string> plan_cpus(const LaunchOptions& options, const HostFacts& facts,
                                              const std::vector<std::string>& gpus, int workers);
 

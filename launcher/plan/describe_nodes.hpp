@@ -9,7 +9,7 @@
 
 namespace ddprun {
 
-/// Rank of this node and of its first worker if all nodes join.
+/// Ranks of this node and of its first worker if all nodes join.
 struct ExpectedPlace {
   int node_rank = 0;
   int node_count = 1;
@@ -19,11 +19,11 @@ struct ExpectedPlace {
   bool operator==(const ExpectedPlace&) const = default;
 };
 
-/// Returns nullopt unless a configuration file lists exactly the nodes of the run with their
-/// numbers of workers.
+/// Returns the ranks, or nullopt unless a configuration file lists exactly the nodes of the run and
+/// their numbers of workers.
 std::optional<ExpectedPlace> expected_place(const LaunchPlan& plan);
 
-/// Returns "node1 (10.0.0.1), 2 workers" for each node.
+/// Returns text such as "node1 (10.0.0.1), 2 workers" for each node.
 std::vector<std::string> describe_named_nodes(const std::vector<NamedNode>& nodes);
 
 /// Returns a summary line and a line for each known node, each with a newline. The plan must have

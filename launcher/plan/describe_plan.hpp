@@ -12,11 +12,11 @@ namespace ddprun {
 /// CPUs and further environment of each. Ports and paths that are chosen at the start are marked.
 std::string describe_plan(const LaunchPlan& plan);
 
-/// Returns a line each for this node, the command of its workers and each warning.
+/// Returns one line each for this node, its workers' command and each warning.
 std::string summarize_plan(const LaunchPlan& plan);
 
-/// Quotes `word` for a shell: unchanged if it has no special characters, otherwise in single
-/// quotes.
+/// Quotes `word` for a shell: returns it unchanged if it has no special characters, otherwise in
+/// single quotes.
 std::string shell_quoted(std::string_view word);
 
 }  // namespace ddprun

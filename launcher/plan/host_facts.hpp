@@ -1,5 +1,5 @@
-// Facts of this machine and process that a plan depends on. Gathered once, so that planning is pure
-// and can be tested for other machines.
+// Facts about this machine and process that a plan depends on. They are gathered once, so that
+// planning is pure and can be tested for other machines.
 #pragma once
 
 #include "launcher/plan/installed_pytorch.hpp"
@@ -19,14 +19,14 @@ namespace ddprun {
 enum class FileKind { missing, folder, not_executable, executable };
 
 struct HostFacts {
-  std::vector<int> cpus;  ///< this process may run on
+  std::vector<int> cpus;  ///< CPUs that this process may run on
   double cpu_quota = 0;   ///< CPU quota of its cgroups in CPUs; 0: no limit
   int installed_gpus = 0;
   std::uint64_t open_files_max = 0;  ///< soft limit of this process; 0: unknown
 
   std::filesystem::path working_directory;
   std::filesystem::path program_directory;    ///< folder of the ddprun executable
-  std::filesystem::path called_in;            ///< folder of the name or link by which it was called
+  std::filesystem::path called_in;            ///< folder of the name or link used in the call
   std::filesystem::path temporary_directory;  ///< TMPDIR or /tmp
   std::string random_name;                    ///< eight letters and digits, new for each run
   std::string host_name;
@@ -34,15 +34,15 @@ struct HostFacts {
 
   EnvironmentLookup environment;
   std::function<FileKind(const std::filesystem::path&)> file_kind;
-  // Functions, because they read many files and few runs need them.
-  std::function<std::vector<CpuFacts>()> read_cpus;  ///< of `cpus`
-  std::function<std::vector<GpuFacts>()> read_gpus;  ///< all installed ones
+  // Functions, because they read many files and only few runs need them.
+  std::function<std::vector<CpuFacts>()> read_cpus;  ///< reads the facts of `cpus`
+  std::function<std::vector<GpuFacts>()> read_gpus;  ///< reads all installed GPUs
   std::function<std::optional<InstalledPytorch>(const std::filesystem::path& interpreter,
                                                 const EnvironmentLookup&)>
       find_pytorch;  ///< see installed_pytorch.hpp
 };
 
-/// Returns the facts of this process; unreadable ones are empty. Throws if there is no working
+/// Returns the facts of this process. Unreadable facts are empty. Throws if there is no working
 /// directory.
 HostFacts gather_host_facts(const EnvironmentLookup& environment);
 

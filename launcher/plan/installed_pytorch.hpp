@@ -1,5 +1,5 @@
-// Finds the PyTorch installation that an interpreter would import, without starting it: an import
-// takes longer than the launch of a run.
+// Finds the PyTorch installation that an interpreter would import, without starting the
+// interpreter: an import takes longer than the launch of a run.
 #pragma once
 
 #include <ddprun/worker_env.hpp>
@@ -12,23 +12,23 @@
 namespace ddprun {
 
 struct InstalledPytorch {
-  std::string version;  ///< "2.6.0+debian"
-  /// True if its clients cannot use the agent's store: PyTorch 2.4 and later request libuv there,
-  /// even if they were built without it, as Debian's package is.
+  std::string version;  ///< version, such as "2.6.0+debian"
+  /// True if its clients cannot use the agent's store. PyTorch 2.4 and later request libuv there,
+  /// even if built without libuv, like Debian's package.
   bool lacks_libuv = false;
 
   bool operator==(const InstalledPytorch&) const = default;
 };
 
-/// Searches PYTHONPATH, the interpreter's virtual environment, the user's folder and the system's,
-/// in Python's order, but does not follow .pth files. Examines only a libtorch_cpu.so outside
-/// PyTorch's own folder: PyPI's packages include one, with libuv. Returns nullopt if no PyTorch is
-/// found. Reads at most 256 MiB (Debian's: 50 MB); blocks as file reads do.
+/// Searches PYTHONPATH, the interpreter's virtual environment, the user's folder and the system's
+/// folders in Python's order, but does not follow .pth files. Examines libtorch_cpu.so only outside
+/// PyTorch's folder: PyPI's packages include the file, with libuv. Returns nullopt if no PyTorch is
+/// found. Reads at most 256 MiB (Debian's file: 50 MB), and blocks on file reads.
 std::optional<InstalledPytorch> find_pytorch(const std::filesystem::path& interpreter,
                                              const EnvironmentLookup& environment);
 
-/// Returns the option with which torch.distributed.launch of this version passes the local rank to
-/// a script: "--local_rank" before 2.0, "--local-rank" since, and if the version is empty.
+/// Returns the option with which this version's torch.distributed.launch passes the local rank to a
+/// script: "--local_rank" before 2.0, otherwise or if the version is empty "--local-rank".
 std::string_view local_rank_option(std::string_view version);
 
 }  // namespace ddprun

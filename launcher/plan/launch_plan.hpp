@@ -1,5 +1,5 @@
-// The launch on this node: the options, and what is derived from them and from the facts of the
-// host. Complete and validated. Plain data, made once by make_plan() and not changed afterwards.
+// The launch on this node: the options, and values derived from the options and the host's facts.
+// Complete and validated. Plain data, created once by make_plan() and not changed afterwards.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
@@ -17,7 +17,7 @@
 namespace ddprun {
 
 /// Destination of a worker's stream. Without a log folder there are no files: `file` discards the
-/// output, and `tee` is the console.
+/// output, and `tee` is like `console`.
 enum class StreamTarget {
   console,  ///< the launcher's stream, with the prefix
   file,     ///< the log folder only
@@ -27,12 +27,12 @@ enum class StreamTarget {
 /// Settings of one worker.
 struct WorkerPlan {
   int local_rank = 0;
-  std::vector<std::string> arguments;  ///< the resolved program first; macros replaced
+  std::vector<std::string> arguments;  ///< resolved program first; macros are replaced
   std::vector<std::pair<std::string, std::string>>
       environment;  ///< overrides WorkerEnv's variables: OMP_NUM_THREADS, ...
   StreamTarget standard_output = StreamTarget::console;
   StreamTarget standard_error = StreamTarget::console;
-  bool is_shown = true;   ///< false: hidden by --local_ranks_filter
+  bool is_shown = true;   ///< false if --local_ranks_filter hides it
   std::vector<int> cpus;  ///< --affinity: CPUs to run on; empty: any
   int memory_node = -1;   ///< preferred NUMA node for memory; -1: any
 
@@ -41,11 +41,11 @@ struct WorkerPlan {
 
 /// Time limits for recording stacks.
 struct StackLimits {
-  /// For one tool. A debugger needs one or two seconds to read the symbols of a program with
-  /// PyTorch, or several more if they are not in the page cache.
+  /// Limit for one tool. A debugger takes one or two seconds to read the symbols of a program with
+  /// PyTorch, and several more if they are not in the page cache.
   std::chrono::milliseconds tool = std::chrono::seconds(10);
-  /// For all workers together, including alternatives to a tool that hangs. Delays the end of a
-  /// run.
+  /// Limit for all workers together, including alternatives to a tool that hangs. The end of a run
+  /// may be delayed by it.
   std::chrono::milliseconds together = std::chrono::seconds(12);
 
   bool operator==(const StackLimits&) const = default;
@@ -54,7 +54,7 @@ struct StackLimits {
 /// How stacks of workers are recorded.
 struct StackPlan {
   StacksWhen when = StacksWhen::kill;
-  std::string py_spy{};  ///< paths of tools; empty: not found
+  std::string py_spy{};  ///< paths of the tools; empty: not found
   std::string gdb{};
   std::string symbol_reader{};  ///< program that resolves symbols; empty: this ddprun
   StackLimits limits{};
@@ -65,16 +65,16 @@ struct StackPlan {
 /// Further settings of a run of several nodes.
 struct NodesPlan {
   membership::Settings settings;
-  std::string endpoint_host;  ///< of rendezvous and store, as given
+  std::string endpoint_host;  ///< host of rendezvous and store, as given
   std::uint16_t endpoint_port = 0;
-  /// True if this node hosts them; nullopt: if the endpoint is an address of this machine and no
-  /// other node hosts them.
+  /// True if this node hosts them. If nullopt, this node hosts them if the endpoint is an address
+  /// of this machine and no other node hosts them.
   std::optional<bool> is_host;
-  std::optional<etcd::EtcdSettings> etcd{};  ///< elects the host; the endpoint is not used then
-  std::string name;                          ///< of this node, for messages and the order of ranks
+  std::optional<etcd::EtcdSettings> etcd{};  ///< if set, elects the host instead of the endpoint
+  std::string name;                          ///< name of this node, for messages and rank order
   std::string command{};         ///< compared between nodes; empty with a configuration file
-  int node_rank = -1;            ///< preferred; -1: any
-  bool is_rank_assumed = false;  ///< --node_rank was not given, so it is 0
+  int node_rank = -1;            ///< preferred rank; -1: any
+  bool is_rank_assumed = false;  ///< node_rank is 0 because --node_rank is missing
 
   bool operator==(const NodesPlan&) const = default;
 };
@@ -85,40 +85,40 @@ struct LaunchPlan {
   std::string run_folder_name{};  ///< unique name of the run's folder in log_dir
   std::string
       interpreter_origin{};  ///< reason for the choice of the Python interpreter; empty: no choice
-  std::string host_name{};   ///< of this machine
+  std::string host_name{};   ///< name of this machine
   std::vector<WorkerPlan> workers;  ///< by local rank
 
-  /// Inherited variables that are removed from the workers' environment.
+  /// Inherited variables to remove from the workers' environment.
   std::vector<std::string> removed_variables{};
-  /// Variables with the size of the terminal, for workers on a terminal; without those that the
+  /// Variables with the terminal's size, for workers on a terminal. Excludes variables that the
   /// user has set.
   std::vector<std::string> terminal_variables{};
 
-  /// Soft limit of open files for the workers, as ddprun raises its own; 0: the agent's.
+  /// Soft limit of open files for workers, since ddprun raises its own limit; 0: the agent's limit.
   std::uint64_t worker_open_files_max = 0;
 
   std::string store_host = "127.0.0.1";  ///< address to bind and MASTER_ADDR
   std::uint16_t store_port = 0;          ///< 0: the kernel chooses
 
-  /// The store refuses users of this machine that have no worker.
+  /// True if the store refuses users of this machine that have no worker.
   bool checks_users = true;
 
   /// MASTER_PORT, if the worker with rank 0 hosts a store there; 0: the kernel chooses. nullopt:
   /// the workers use the agent's store.
   std::optional<std::uint16_t> worker_store_port;
-  std::optional<NodesPlan> nodes{};  ///< absent: a run of one node
+  std::optional<NodesPlan> nodes{};  ///< nullopt: single-node run
 
-  /// The program that checks the node before its workers start; absent: no check.
+  /// Program that checks the node before its workers start; nullopt: no check.
   std::optional<std::filesystem::path> preflight{};
 
   StackPlan stacks{};
 
-  /// Contains the folders of attempts, with a folder per rank; absent: only error files are kept,
-  /// in a temporary folder.
+  /// Folder for the folders of attempts, which have a folder per rank. Nullopt: only error files
+  /// are kept, in a temporary folder.
   std::optional<std::filesystem::path> log_dir;
-  std::filesystem::path temporary_directory = "/tmp";  ///< where temporary folders are created
-  bool is_log_dir_temporary = false;  ///< log_dir is to be created in temporary_directory
-  /// TORCHELASTIC_ERROR_FILE, where a launcher above this one reads the failure.
+  std::filesystem::path temporary_directory = "/tmp";  ///< parent of temporary folders
+  bool is_log_dir_temporary = false;                   ///< log_dir will be in temporary_directory
+  /// TORCHELASTIC_ERROR_FILE, from which a parent launcher reads the failure.
   std::optional<std::filesystem::path> error_file{};
 
   /// Messages at the start, such as surprising defaults and options without effect.
@@ -129,10 +129,10 @@ struct LaunchPlan {
   bool operator==(const LaunchPlan&) const = default;
 };
 
-/// Returns the limits on restarts that the options set.
+/// Returns the restart limits that the options set.
 membership::RestartSettings restart_settings(const LaunchOptions& options);
 
-/// Returns true if a worker's stream goes to a file, provided that there is a log folder.
+/// Returns true if a worker's stream goes to a file, if there is a log folder.
 bool has_stream_files(const LaunchPlan& plan);
 
 /// Returns true if the output of `worker`, with this rank, is shown on the console.

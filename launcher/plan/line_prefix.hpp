@@ -1,4 +1,4 @@
-// The prefix of one stream of one worker: a template in which all fields but the time are filled
+// The prefix of one stream of one worker: a template in which all fields except the time are filled
 // in. Pure functions and plain data.
 #pragma once
 
@@ -17,7 +17,7 @@ struct LinePrefix {
   LinePrefix(std::string text) : parts{std::move(text)} {}  // NOLINT(google-explicit-constructor)
   LinePrefix(const char* text) : parts{text} {}             // NOLINT(google-explicit-constructor)
 
-  /// The text, split at the positions of the time at which a line began. At least one part.
+  /// The text, split where the start time of a line is inserted. Has at least one part.
   std::vector<std::string> parts{""};
 
   bool operator==(const LinePrefix&) const = default;
@@ -33,7 +33,7 @@ struct PrefixValues {
   std::string_view stream;
 };
 
-/// Returns the columns of a terminal that the prefix takes, if no character takes two.
+/// Returns the width of the prefix in terminal columns, if all characters are narrow.
 int columns_of(const LinePrefix& prefix);
 
 LinePrefix fill_in(const PrefixTemplate& prefix, const PrefixValues& values);

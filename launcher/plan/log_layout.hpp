@@ -22,12 +22,12 @@ inline constexpr const char* kErrorFile = "error.json";
 inline constexpr const char* kStacksFile = "stacks.txt";
 inline constexpr const char* kFlightsFile = "flights.json";
 
-// Files in an attempt's folder, beside the workers' folders.
+// Files in an attempt's folder, next to the workers' folders.
 inline constexpr const char* kFilteredOutputFile = "filtered_stdout.log";
 inline constexpr const char* kFilteredErrorFile = "filtered_stderr.log";
 
 /// Returns the name of a run's folder: the ID, with '/' and control characters replaced and
-/// shortened to fit a file name, then "_" and `random`.
+/// shortened to fit into a file name, then "_" and `random`.
 std::string run_folder_name(const std::string& run_id, const std::string& random);
 
 }  // namespace ddprun

@@ -6,8 +6,8 @@
 
 namespace ddprun {
 
-/// Replaces ${local_rank} and $local_rank by the number and $$ by a dollar sign. Other names and
-/// stray dollar signs stay as they are.
+/// Replaces ${local_rank} and $local_rank with the number, and $$ with a dollar sign. Keeps other
+/// names and stray dollar signs.
 std::string expand_macros(std::string_view text, int local_rank);
 
 }  // namespace ddprun

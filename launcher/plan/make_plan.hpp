@@ -11,13 +11,13 @@
 
 namespace ddprun {
 
-/// Appends the reasons why the run is impossible to `problems`, which must be empty. If there are
-/// any, the plan has no workers and is only valid for check_start().
+/// Returns the plan. Appends reasons why the run is impossible to `problems`, which must be empty.
+/// If there are any, the plan has no workers and is only valid for check_start().
 LaunchPlan make_plan(const LaunchOptions& options, const HostFacts& facts,
                      std::vector<std::string>& problems);
 
-/// Returns the problems of the options that do not depend on the machine, with the texts of
-/// make_plan(). Used for other nodes, whose environment is only partly known.
+/// Returns the problems with the options that do not depend on the machine, with make_plan()'s
+/// texts. Used for other nodes, because their environment is only partly known.
 std::vector<std::string> problems_anywhere(const LaunchOptions& options,
                                            const EnvironmentLookup& environment);
 

@@ -1,4 +1,4 @@
-// Parses --rdzv_conf into typed values: the keys of torchrun and additional ones. Pure.
+// Parses --rdzv_conf into typed values. Accepts torchrun's keys and additional keys. Pure.
 #pragma once
 
 #include "rendezvous/etcd/settings.hpp"
@@ -12,14 +12,14 @@
 namespace ddprun {
 
 struct RdzvConf {
-  membership::Settings settings;  ///< timeouts only
-  etcd::EtcdSettings etcd;        ///< prefix, lease and TLS only
+  membership::Settings settings;  ///< only timeouts are set
+  etcd::EtcdSettings etcd;        ///< only prefix, lease and TLS are set
   std::optional<bool> is_host;
   std::optional<int> rank;
   bool checks_users = true;  ///< the store refuses other users of this machine
 };
 
-/// Appends invalid values to `problems`.
+/// Returns the values. Appends invalid values to `problems`.
 RdzvConf read_rdzv_conf(const std::map<std::string, std::string>& values,
                         std::vector<std::string>& problems);
 

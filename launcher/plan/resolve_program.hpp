@@ -1,5 +1,5 @@
-// Resolves `train.py`, `trainer` or `./trainer` to a file. Pure, given the view of the file system
-// in HostFacts.
+// Resolves `train.py`, `trainer` or `./trainer` to a file. Pure, except for the view of the file
+// system in HostFacts.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
@@ -13,22 +13,22 @@
 namespace ddprun {
 
 /// Returns the beginning of a worker's command line, such as {"/usr/bin/python3", "-u",
-/// "train.py"}, or an error with the places that were searched.
+/// "train.py"}, or an error that lists the searched places.
 ///
-/// A name with a slash is a path. A script (.py) without a slash is in the working directory, as
-/// for Python. Any other bare name is searched in PATH, then in the folder of ddprun, whose
-/// programs thus never hide the user's.
+/// A name with a slash is a path. A script (.py) without a slash is in the working directory, like
+/// for Python. Any other bare name is searched in PATH, then in ddprun's folder, so ddprun's
+/// programs never hide the user's programs.
 std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,
                                                                     const HostFacts& facts);
 
-/// Returns why resolve_program() has chosen this Python interpreter; empty if it has not.
+/// Returns why resolve_program() chose this Python interpreter; empty if it chose none.
 std::string interpreter_origin(const LaunchOptions& options, const HostFacts& facts);
 
 /// Returns true if the program of a command line is a Python interpreter.
 bool is_python(const std::vector<std::string>& arguments);
 
-/// Returns the path of ddprun-preflight, which is installed with ddprun, or an error with the
-/// folders that were searched.
+/// Returns the path of ddprun-preflight, which is installed with ddprun, or an error that lists the
+/// searched folders.
 std::variant<std::filesystem::path, std::string> find_preflight(const HostFacts& facts);
 
 /// Returns the path of a tool in PATH; empty if it is not found.

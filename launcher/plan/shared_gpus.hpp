@@ -10,8 +10,8 @@
 
 namespace ddprun {
 
-/// Returns variables for the worker `local_rank` of machine `host`, without those that `inherited`
-/// has. For NCCL each worker is a separate machine, so it connects them by sockets; the other
+/// Returns variables for the worker `local_rank` of machine `host`, except variables in
+/// `inherited`. NCCL sees each worker as a separate machine and connects them by sockets. The other
 /// variables limit the resources of these connections.
 std::vector<std::pair<std::string, std::string>> shared_gpu_environment(
     const std::string& host, int local_rank,

@@ -1,5 +1,5 @@
-// Checks the options for nodes and rendezvous in a run of one node, and chooses the address of the
-// store. Unsupported options are rejected, never ignored. Pure.
+// Checks the options for nodes and rendezvous in a single-node run, and chooses the store's
+// address. Unsupported options are rejected, never ignored. Pure.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
@@ -15,23 +15,23 @@ namespace ddprun {
 struct StoreAddress {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;                                   ///< 0: the kernel chooses
-  std::optional<std::uint16_t> worker_port = std::nullopt;  ///< if the workers host their own
+  std::optional<std::uint16_t> worker_port = std::nullopt;  ///< port of a store of the workers
 
   bool operator==(const StoreAddress&) const = default;
 };
 
-/// Appends options of torchrun that are not supported to `problems`, and those without effect to
+/// Appends torchrun options that are not supported to `problems`, and options without effect to
 /// `warnings`.
 void check_unsupported(const LaunchOptions& options, std::vector<std::string>& problems,
                        std::vector<std::string>& warnings);
 
-/// Appends options that are impossible on one node to `problems`, and those without effect to
+/// Appends options that are impossible on one node to `problems`, and options without effect to
 /// `notes`.
 void check_single_node(const LaunchOptions& options, const RdzvConf& conf,
                        std::vector<std::string>& problems, std::vector<std::string>& notes);
 
-/// Precedence as in torchrun: --standalone, then the options of the backend. If the workers host a
-/// store, --master_port is its port.
+/// Returns the store's address with torchrun's precedence: --standalone, then the backend's
+/// options. If the workers host a store, --master_port is its port.
 StoreAddress store_address(const LaunchOptions& options, bool uses_agent_store);
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
-// Reads the CPUs and GPUs of a machine from sysfs, /proc and cgroups. Each reader takes the root
-// folder, so that tests can use other machines' files. Facts whose files are missing are omitted;
-// nothing throws. Thread-safe.
+// Reads the CPUs and GPUs of a machine from sysfs, /proc and cgroups. Readers take the root folder,
+// so that tests can use files of other machines. Omits facts whose files are missing, and does not
+// throw. Thread-safe.
 #pragma once
 
 #include <filesystem>
@@ -9,20 +9,20 @@
 
 namespace ddprun {
 
-/// One CPU (hardware thread) that this process may run on.
+/// A CPU (hardware thread) that this process may run on.
 struct CpuFacts {
   int cpu = 0;
   int node = 0;        ///< NUMA node
   int socket = 0;      ///< physical package
-  int core = 0;        ///< the lowest CPU of the same physical core
-  int last_cache = 0;  ///< the lowest CPU that shares the last-level cache
+  int core = 0;        ///< lowest CPU of the same physical core
+  int last_cache = 0;  ///< lowest CPU that shares the last-level cache
 
   bool operator==(const CpuFacts&) const = default;
 };
 
 /// The part of the topology that bindings use.
 struct Topology {
-  std::vector<CpuFacts> cpus;  ///< ascending
+  std::vector<CpuFacts> cpus;  ///< CPUs in ascending order
   /// NUMA node of each GPU; -1 if unknown.
   std::vector<int> gpu_nodes;
 
@@ -40,12 +40,12 @@ struct GpuFacts {
 /// Returns the facts of these CPUs, in the same order.
 std::vector<CpuFacts> read_cpus(const std::filesystem::path& root, const std::vector<int>& cpus);
 
-/// Returns the GPUs in the order of their bus addresses, which is CUDA's order if all are of the
-/// same model.
+/// Returns the GPUs in the order of their bus addresses, which is CUDA's order for GPUs of the same
+/// model.
 std::vector<GpuFacts> read_gpus(const std::filesystem::path& root);
 
-/// Returns the CPU quota of this process' cgroups (version 2 or 1) in CPUs: the minimum of its own
-/// limit and those of its parents; 0 without a limit.
+/// Returns the CPU quota of this process' cgroups (version 2 or 1) in CPUs; 0: no limit. It is the
+/// minimum of the limits of the cgroup and its parents.
 double read_cpu_quota(const std::filesystem::path& root);
 
 }  // namespace ddprun

@@ -23,9 +23,9 @@ struct ConsoleSettings {
   int columns = 80;                 ///< width of the final report
   bool is_terminal = true;          ///< false: quoted lines are not wrapped
   bool is_colored = false;          ///< levels in color
-  /// Node that prints the report of a failed run instead of this one; empty: this node.
+  /// Node that prints the report of a failed run; empty: this node.
   std::string reporter{};
-  /// Prefix of each line for a parent ddprun, which adds the node's name; see own_words.hpp.
+  /// Prefix of each line for a parent ddprun, which inserts the node's name; see own_words.hpp.
   std::string mark{};
 };
 
@@ -34,8 +34,8 @@ using TextWriter = std::function<void(std::string_view)>;
 
 class ConsoleSink : public EventSink {
  public:
-  /// `write` outputs the lines, which can thus share the workers' path to the console, and never
-  /// block on a stopped terminal.
+  /// `write` outputs the lines. It allows them to share the workers' path to the console and to
+  /// avoid blocking on a stopped terminal.
   ConsoleSink(const ConsoleSettings& settings, TextWriter write);
   ~ConsoleSink() override;
 
@@ -54,7 +54,7 @@ class ConsoleSink : public EventSink {
   std::unique_ptr<Formatter> formatter_;
   std::string program_;
   std::set<int> stopped_;            ///< ranks of the last attempt that ddprun stopped
-  std::vector<StacksTaken> stacks_;  ///< of the last attempt
+  std::vector<StacksTaken> stacks_;  ///< stacks of the last attempt
 };
 
 /// Returns the level for a value of LOGLEVEL in any case ("DEBUG", "warning", ...); nullopt if
@@ -64,7 +64,7 @@ std::optional<LogLevel> parse_log_level(std::string_view name);
 /// Width of the report if standard error is not a terminal.
 inline constexpr int kColumnsWithoutTerminal = 100;
 
-/// Returns the columns of the terminal behind `fd`; `if_none` if it is not a terminal.
+/// Returns the columns of the terminal `fd`, or `if_none` if it is not a terminal.
 int terminal_columns(int fd, int if_none);
 
 }  // namespace ddprun

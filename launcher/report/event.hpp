@@ -1,5 +1,5 @@
-// Events of a run as plain values. The agent reports each to all sinks (console, JSON lines, a
-// vector in tests), so that their contents agree. Terms as in docs/architecture.md.
+// Events of a run as plain values. The agent reports each event to all sinks (console, JSON lines,
+// a vector in tests), so their contents agree. Terms are defined in docs/architecture.md.
 #pragma once
 
 #include "launcher/report/stalled_collective.hpp"
@@ -27,8 +27,8 @@ struct RunStarted {
   std::string program;
   int local_world_size = 0;
   std::string store;                   ///< host:port
-  std::filesystem::path log_folder{};  ///< of the run; empty: no output is written to files
-  bool has_to_meet = false;  ///< the workers start after the rendezvous with other nodes at `store`
+  std::filesystem::path log_folder{};  ///< folder of the run; empty: no output files
+  bool has_to_meet = false;  ///< workers wait for the rendezvous with other nodes at `store`
 
   bool operator==(const RunStarted&) const = default;
 };
@@ -38,7 +38,7 @@ struct RoundJoined {
   int round = 0;
   int node_rank = 0;
   int node_count = 1;
-  int first_rank = 0;  ///< of this node's workers
+  int first_rank = 0;  ///< first rank of this node's workers
   int local_world_size = 0;
   int world_size = 0;
   std::string store;  ///< host:port as seen by this node's workers
@@ -77,7 +77,7 @@ struct AttemptStarted {
   bool operator==(const AttemptStarted&) const = default;
 };
 
-/// The worker's exec has succeeded.
+/// The exec of a worker has succeeded.
 struct WorkerStarted {
   int attempt = 0;
   int rank = 0;
@@ -92,7 +92,7 @@ struct WorkerNotStarted {
   int rank = 0;
   std::string step;          ///< "exec", "chdir", ...
   std::string message;       ///< path, reason and hint
-  bool ends_the_run = true;  ///< false: counts as a crash, and uses up a restart
+  bool ends_the_run = true;  ///< false if it counts as a crash and uses up a restart
 
   bool operator==(const WorkerNotStarted&) const = default;
 };
@@ -102,8 +102,8 @@ struct WorkerDying {
   int attempt = 0;
   int rank = 0;
   double after_start_seconds = 0;
-  std::string error_message;         ///< from its error file; empty: not written yet
-  std::optional<Errc> error_code{};  ///< from its error file
+  std::string error_message;         ///< error in its error file; empty: not written yet
+  std::optional<Errc> error_code{};  ///< code in its error file
 
   bool operator==(const WorkerDying&) const = default;
 };
@@ -112,7 +112,7 @@ struct WorkerDying {
 struct WorkersStopping {
   int attempt = 0;
   std::string reason;
-  std::vector<int> ranks;  ///< those still running
+  std::vector<int> ranks;  ///< ranks of workers that still run
 
   bool operator==(const WorkersStopping&) const = default;
 };
@@ -131,10 +131,10 @@ struct StacksTaken {
   int attempt = 0;
   int rank = 0;
   pid_t pid = 0;
-  std::string reason;                 ///< why they were taken
-  std::vector<std::string> means;     ///< "gdb", "py-spy", ...; empty: no tool succeeded
-  std::vector<std::string> problems;  ///< of the tools that failed
-  std::filesystem::path file{};       ///< with all stacks; empty: not kept
+  std::string reason;                 ///< reason for taking them
+  std::vector<std::string> means;     ///< tools: "gdb", "py-spy", ...; empty: none succeeded
+  std::vector<std::string> problems;  ///< problems of tools that failed
+  std::filesystem::path file{};       ///< file with all stacks; empty: none
   std::vector<std::string> lines;     ///< first lines of the stacks
   bool was_ended = false;             ///< taking the stacks ended the worker
 
@@ -154,8 +154,8 @@ struct CollectiveStalled {
 struct RestartDecided {
   int next_attempt = 0;
   std::string reason;
-  std::chrono::milliseconds delay{0};  ///< back-off
-  bool is_planned = false;             ///< no failure: a node joined or left in an orderly way
+  std::chrono::milliseconds delay{0};  ///< back-off time
+  bool is_planned = false;             ///< true if a node joined or left gracefully
 
   bool operator==(const RestartDecided&) const = default;
 };
@@ -163,7 +163,7 @@ struct RestartDecided {
 /// A signal reached the agent.
 struct SignalReceived {
   int signal = 0;
-  std::string action;  ///< "stopping the workers", "forwarded", ...
+  std::string action;  ///< action: "stopping the workers", "forwarded", ...
 
   bool operator==(const SignalReceived&) const = default;
 };
@@ -189,9 +189,9 @@ struct RunFinished {
   int exit_code = 0;
   int attempts = 0;
   std::string reason;
-  std::vector<WorkerExited> failures;  ///< of the last attempt, root cause first, then by time
-  std::vector<StalledCollective> stalled{};  ///< in the last attempt, if it failed
-  bool is_of_many = false;                   ///< run of several nodes
+  std::vector<WorkerExited> failures;  ///< last attempt's failures, root cause first, then by time
+  std::vector<StalledCollective> stalled{};  ///< last attempt's, if it failed
+  bool is_of_many = false;                   ///< true for a multi-node run
 
   bool operator==(const RunFinished&) const = default;
 };

@@ -10,31 +10,31 @@ namespace ddprun {
 
 struct EventLine {
   LogLevel level = LogLevel::info;
-  int attempt = -1;  ///< -1: none
+  int attempt = -1;  ///< number of the attempt; -1: none
   std::string message;
 };
 
-/// Returns the line for `event`. RunFinished becomes one sentence; final_report.hpp has the whole
-/// report.
+/// Returns the line for `event`. RunFinished becomes one sentence; see final_report.hpp for the
+/// complete report.
 EventLine line_for(const Event& event);
 
-/// "exit code 3" or "SIGKILL (out of memory)".
+/// Returns text such as "exit code 3" or "SIGKILL (out of memory)".
 std::string end_of(const WorkerExited& worker);
 
-/// "rank 2 (pid 4711) was killed by SIGKILL", "rank 0 (pid 12) failed with exit code 3".
+/// Returns "rank 0 (pid 12) failed with exit code 3" or similar text for a signal.
 std::string describe_failure(const WorkerExited& worker);
 
 /// Returns "stopping the workers, at most 30 s; send it again after 2 s to kill them at once".
-/// `pause`: time after which another signal is a further request; 0: no minimum.
+/// `pause`: time after which another signal counts as a further request; 0: no minimum.
 std::string describe_stop(std::chrono::milliseconds grace, std::chrono::seconds pause);
 
-/// Returns "2" or "0, 1, 3-7", in ascending order.
+/// Returns the ranks in ascending order, such as "2" or "0, 1, 3-7".
 std::string format_ranks(std::vector<int> ranks);
 
 /// Returns "rank 2" or "ranks 0, 1".
 std::string ranks_phrase(const std::vector<int>& ranks);
 
-/// Removes the prefix "[rank3]: " that PyTorch adds since 2.2 to each line of an uncaught
+/// Removes the prefix "[rank3]: ", which PyTorch since 2.2 adds to each line of an uncaught
 /// exception.
 std::string_view without_rank(std::string_view line);
 

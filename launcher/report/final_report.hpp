@@ -1,4 +1,4 @@
-// The report at the end of a failed run: the root cause in full, other failures in short form.
+// The report at the end of a failed run: the complete root cause, and other failures in short form.
 // ASCII except for quoted text. Pure.
 #pragma once
 
@@ -13,12 +13,12 @@ namespace ddprun {
 struct ReportFacts {
   std::string program;
   std::vector<int> stopped;         ///< ranks that ddprun stopped because of the failure
-  std::vector<StacksTaken> stacks;  ///< of the last attempt, in order of time
-  bool is_for_terminal = true;      ///< false: quoted lines are not wrapped, for grep
+  std::vector<StacksTaken> stacks;  ///< stacks of the last attempt, in order of time
+  bool is_for_terminal = true;      ///< false keeps quoted lines unwrapped, for grep
 };
 
-/// Returns lines of at most `columns` characters, except for longer words; readable from 60
-/// columns.
+/// Returns the report in lines of at most `columns` characters, except for longer words. Readable
+/// from 60 columns.
 std::string final_report(const RunFinished& finished, const ReportFacts& facts, int columns);
 
 }  // namespace ddprun

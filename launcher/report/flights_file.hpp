@@ -1,5 +1,5 @@
-// Writes the flight recorder of a worker to a file for users and tools: all recorded calls, whereas
-// the report shows only the one that is stalled.
+// Writes the flight recorder of a worker to a file for users and tools. The file has all recorded
+// calls; the report shows only the stalled call.
 #pragma once
 
 #include "launcher/report/stalled_collective.hpp"
@@ -11,12 +11,12 @@
 
 namespace ddprun {
 
-/// Returns a JSON document of the worker's flights at a time in an attempt: at most 256 calls for
-/// each of at most 16 groups, one per line.
+/// Returns a JSON document of the worker's flights at a time in an attempt, with one call per line:
+/// at most 256 calls in each of at most 16 groups.
 std::string flights_document(const RankFlights& rank, int attempt,
                              std::chrono::system_clock::time_point when);
 
-/// Replaces the file. Returns the error.
+/// Replaces the file. Returns the error, if any.
 Problem write_flights(const HeldPath& file, const std::string& document);
 
 }  // namespace ddprun

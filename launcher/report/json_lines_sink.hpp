@@ -11,7 +11,7 @@
 
 namespace ddprun {
 
-/// Returns RFC 3339 in UTC with microseconds, which sorts as text.
+/// Returns the time in RFC 3339 format, in UTC with microseconds, which sorts as text.
 std::string utc_timestamp(std::chrono::system_clock::time_point when);
 
 /// Returns the line for an event without a newline. Replaces invalid UTF-8.
@@ -20,8 +20,8 @@ std::string json_line(const Event& event, std::chrono::system_clock::time_point 
 
 class JsonLinesSink : public EventSink {
  public:
-  /// Appends to `file`, which is created if necessary. Throws Error{Errc::usage} on failure.
-  /// Reports the first failed write to `log`.
+  /// Appends to `file`, and creates it if necessary. Throws Error{Errc::usage} on failure. Reports
+  /// the first failed write to `log`.
   JsonLinesSink(const std::filesystem::path& file, int node_rank, Log log);
   ~JsonLinesSink() override;
   JsonLinesSink(const JsonLinesSink&) = delete;

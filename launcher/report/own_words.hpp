@@ -1,7 +1,7 @@
-// Marks the lines of an agent that was started by another ddprun, so that the parent can
-// distinguish them from the workers' output, and show messages that are the same on all nodes once.
-// Only the two processes know the mark, so workers cannot imitate such lines. Pure: bytes in, lines
-// out.
+// Marks the lines of an agent that another ddprun has started. The parent can then distinguish
+// them from the workers' output, and show messages that are equal on all nodes only once. Only the
+// two processes know the mark, so workers cannot imitate such lines. Pure: takes bytes, returns
+// lines.
 #pragma once
 
 #include <cstddef>
@@ -11,26 +11,26 @@
 
 namespace ddprun {
 
-/// Longer marked lines are treated as a worker's; far above the length of any line of an agent.
+/// Maximum length of a marked line, far above the longest. Longer ones count as a worker's.
 inline constexpr std::size_t kOwnLineBytesMax = 1U << 20;
 
 struct OwnWords {
-  /// The values are the letters in the encoding.
+  /// Kinds of lines. The values are the letters that encode them.
   enum class Kind : char {
-    line = 'L',        ///< line of the console; `key` is the message without time and node
+    line = 'L',        ///< console line; `key` is the message without time and node
     report = 'R',      ///< a line of the final report
     report_end = 'E',  ///< end of the report
-    refusal = 'U',     ///< why the agent does not start
-    agent_exit = 'X',  ///< by the supervisor: the agent's exit code, or its negated signal
+    refusal = 'U',     ///< reason why the agent does not start
+    agent_exit = 'X',  ///< from the supervisor: the agent's exit code or negated signal
   };
   Kind kind = Kind::line;
-  std::string text{};  ///< without newline; printable() if read
+  std::string text{};  ///< text without newline; printable() when read
   std::string key{};
 
   bool operator==(const OwnWords&) const = default;
 };
 
-/// Returns the line to be written, with its newline. REQUIRES: `words` are printable.
+/// Returns the line to write, with a newline. REQUIRES: `words` are printable.
 std::string marked(const std::string& mark, const OwnWords& words);
 
 /// Returns the lines of a report and its end.
@@ -41,19 +41,19 @@ class OwnWordsReader {
  public:
   struct Piece {
     bool is_own = false;
-    std::string bytes{};  ///< of other processes; not necessarily whole lines
-    OwnWords words{};     ///< of the agent
+    std::string bytes{};  ///< bytes of other processes, not always whole lines
+    OwnWords words{};     ///< line of the agent
 
     bool operator==(const Piece&) const = default;
   };
 
   explicit OwnWordsReader(std::string mark) : mark_(std::move(mark)) {}
 
-  /// A mark is recognised within a line, too: the process that wrote the line's beginning may have
-  /// been killed.
+  /// Returns the pieces of `bytes`. Also recognises marks within a line, because the process that
+  /// wrote the beginning of the line may have been killed.
   std::vector<Piece> take(std::string_view bytes);
 
-  /// Returns the remaining bytes, which were held back as the possible beginning of a marked line.
+  /// Returns the remaining bytes, held back because a marked line may begin with them.
   std::string finish();
 
  private:

@@ -1,5 +1,5 @@
-// Finds stalled collectives in the flight recorders of workers: which ranks wait, and which have
-// not entered. Used for failed runs and for runs that hang. Pure.
+// Finds stalled collectives in the flight recorders of workers: the ranks that wait, and the ranks
+// that have not entered. Used for failed and for hanging runs. Pure.
 #pragma once
 
 #include "rendezvous/control/flights.hpp"
@@ -25,29 +25,29 @@ struct CallOfRanks {
 /// A rank that is behind the others.
 struct MissingRank {
   int rank = 0;
-  std::string doing;  ///< "its last was barrier(), 3.1 s earlier"
+  std::string doing;  ///< such as "its last was barrier(), 3.1 s earlier"
 
   bool operator==(const MissingRank&) const = default;
 };
 
-/// A collective that some ranks of a group have entered and that not all have completed.
+/// A collective that some ranks of a group have entered but not all have completed.
 struct StalledCollective {
   std::string group;
-  bool is_meeting = false;  ///< the group is still being created; there is no collective yet
+  bool is_meeting = false;  ///< true while the group is being created; there is no collective yet
   std::uint64_t number = 0;
-  std::vector<CallOfRanks> calls{};      ///< more than one: the ranks called different operations
-  std::vector<int> waiting{};            ///< in the collective
-  double waited_seconds = 0;             ///< the longest wait
-  std::vector<int> through{};            ///< completed the collective
-  std::vector<MissingRank> missing{};    ///< not entered
+  std::vector<CallOfRanks> calls{};      ///< several if ranks called different operations
+  std::vector<int> waiting{};            ///< ranks in the collective
+  double waited_seconds = 0;             ///< longest wait
+  std::vector<int> through{};            ///< ranks that completed the collective
+  std::vector<MissingRank> missing{};    ///< ranks that have not entered
   std::vector<MissingRank> messaging{};  ///< other ranks that wait for a message
-  std::vector<int> unknown{};            ///< lacked space to record all of their groups
+  std::vector<int> unknown{};            ///< ranks without space to record all of their groups
 
   bool operator==(const StalledCollective&) const = default;
 };
 
-/// Returns at most one collective per group. `ranks` may be incomplete; only the given ranks are
-/// reported.
+/// Returns at most one collective per group. `ranks` may be incomplete; the result contains only
+/// these ranks.
 std::vector<StalledCollective> find_stalled_collectives(const std::vector<RankFlights>& ranks);
 
 /// Returns "collective 17 of group "default", all_reduce(...) of 25.0 MiB", or the group if it is
