@@ -6,8 +6,8 @@
 
 namespace ddprun {
 
-/// `co_await operation(kAwait)` returns a tuple whose first element is the error; nothing is
-/// thrown.
+/// Makes `co_await operation(kAwait)` return a tuple whose first element is the error, instead of
+/// throwing.
 inline constexpr auto kAwait = boost::asio::as_tuple(boost::asio::use_awaitable);
 
 }  // namespace ddprun

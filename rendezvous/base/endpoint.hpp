@@ -7,7 +7,7 @@
 
 namespace ddprun {
 
-/// "host:port", with brackets around an IPv6 address.
+/// Returns "host:port", with brackets around an IPv6 address.
 std::string to_string(const StoreEndpoint& endpoint);
 
 }  // namespace ddprun

@@ -1,4 +1,4 @@
-// Text of operating system errors, with the limit that can be raised.
+// Text of operating system errors, with a hint to a limit that can be raised.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 namespace ddprun {
 
 /// The text of an errno value; of a lack of descriptors with the limit that was reached:
-/// "Too many open files (see ulimit -n)".
+/// Returns text such as "Too many open files (see ulimit -n)".
 std::string error_text(int error_number);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// A number that tells byte strings apart, the same in all processes, however each was built. Not
-// for adversaries.
+// A hash of byte strings that is equal in all processes and builds. Not secure against deliberate
+// collisions.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace ddprun {
 
-/// 64-bit FNV-1a.
+/// Returns the 64-bit FNV-1a hash.
 constexpr std::uint64_t fnv1a(std::string_view text) {
   std::uint64_t value = 0xcbf2'9ce4'8422'2325;
   for (const char byte : text) value = (value ^ static_cast<unsigned char>(byte)) * 0x100'0000'01b3;

@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) and HMAC with it (RFC 2104), for the workers' library, which its users link
-// statically and which is therefore free of OpenSSL. Pure; any thread may call.
+// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104). Used by the workers' library, which must not
+// depend on OpenSSL because users link it statically. Pure; thread-safe.
 #pragma once
 
 #include <array>
@@ -10,17 +10,17 @@
 
 namespace ddprun {
 
-/// The output of SHA-256; also a key of that length.
+/// Output of SHA-256, or a key of that length.
 using Digest = std::array<std::uint8_t, 32>;
 
 Digest sha256(std::string_view message);
 
 Digest hmac_sha256(std::string_view key, std::string_view message);
 
-/// The bytes as text, for the functions above.
+/// Returns the bytes as text, for the functions above.
 std::string_view bytes_of(const Digest& digest);
 
-/// Takes the same time wherever two texts of one length differ.
+/// Compares in time that does not depend on where two texts of equal length differ.
 bool are_equal(std::string_view a, std::string_view b);
 bool are_equal(const Digest& a, const Digest& b);
 

@@ -3,8 +3,8 @@
 
 namespace ddprun {
 
-/// Far above the cores of any node; bounds the size of the control page, and keeps a slip of the
-/// finger from becoming a million processes.
+/// Far above the number of cores of any node. Bounds the size of the control page, and prevents a
+/// typing error from starting a million processes.
 inline constexpr int kLocalWorkersMax = 1024;
 
 }  // namespace ddprun

@@ -6,7 +6,7 @@
 
 namespace ddprun {
 
-/// Why something is wrong, for the operator; nullopt: nothing is.
+/// Description of a problem for the operator; nullopt: no problem.
 using Problem = std::optional<std::string>;
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// write(2) and ftruncate(2) that report a closed reader, and a file over its size limit, only by
-// their results, not by signals. Any thread.
+// Variants of write(2) and ftruncate(2) that report a closed reader or an exceeded file size limit
+// only by their results, and not by signals. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace ddprun {
 
-/// As write(2), but EPIPE comes without SIGPIPE and EFBIG without SIGXFSZ (see ulimit -f), whatever
-/// the program has decided about these signals.
+/// Like write(2), but EPIPE does not raise SIGPIPE and EFBIG does not raise SIGXFSZ (see ulimit
+/// -f), regardless of the program's handling of these signals.
 ssize_t quiet_write(int fd, const void* bytes, std::size_t count) noexcept;
 
-/// As ftruncate(2), likewise. The limit holds for memory files, too.
+/// Like ftruncate(2), but without SIGXFSZ. The limit also applies to memory files.
 int quiet_truncate(int fd, off_t bytes) noexcept;
 
 }  // namespace ddprun

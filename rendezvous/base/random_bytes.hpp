@@ -1,4 +1,4 @@
-// Random bytes, and bytes as hexadecimal digits in lower case. Any thread may call.
+// Random bytes, and conversion of bytes to hexadecimal digits in lower case. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace ddprun {
 
-/// From the kernel. Throws Error{Errc::system} if it has none.
+/// Returns random bytes from the kernel. Throws Error{Errc::system} on failure.
 std::string random_bytes(std::size_t count);
 
-/// Two digits for each byte. Allocates once, so that no part of a secret is left behind.
+/// Returns two digits per byte. Allocates only once, so no copy of a secret remains in memory.
 std::string hexadecimal(std::string_view bytes);
 
-/// True if `text` consists of exactly `digits` hexadecimal digits in lower case.
+/// Returns true if `text` is exactly `digits` hexadecimal digits in lower case.
 bool is_hexadecimal(std::string_view text, std::size_t digits);
 
 }  // namespace ddprun

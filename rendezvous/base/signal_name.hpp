@@ -1,5 +1,5 @@
-// Signals by name and by number, as operators write and read them. Pure functions; any thread may
-// call.
+// Conversion between names and numbers of signals, as operators write and read them. Pure;
+// thread-safe.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,13 @@
 
 namespace ddprun {
 
-/// "SIGKILL" for 9, "SIGRTMIN+3" for a real-time signal, "signal 77" for what is none.
+/// Returns "SIGKILL" for 9, "SIGRTMIN+3" for real-time signals, "signal 77" for unknown numbers.
 std::string signal_name(int signal);
 
-/// The number of "SIGKILL", "KILL" or "sigkill"; nothing if there is no such signal.
+/// Returns the number of "SIGKILL", "KILL" or "sigkill"; nothing if there is no such signal.
 std::optional<int> signal_number(std::string_view name);
 
-/// The names of all signals that have one of their own, "SIGHUP" first.
+/// Returns the names of all named signals, starting with "SIGHUP".
 std::vector<std::string> signal_names();
 
 }  // namespace ddprun

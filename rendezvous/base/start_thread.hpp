@@ -1,4 +1,4 @@
-// Threads beside a program's own that must not run its signal handlers.
+// Starts threads that must not run the program's signal handlers.
 #pragma once
 
 #include <functional>
@@ -6,8 +6,8 @@
 
 namespace ddprun {
 
-/// Runs `body` on a new thread in which all signals are blocked. Throws std::system_error if the
-/// thread cannot be created; the caller's signal mask is restored in any case.
+/// Runs `body` on a new thread in which all signals are blocked. Restores the caller's signal mask.
+/// Throws std::system_error if the thread cannot be created.
 std::thread start_thread(std::function<void()> body);
 
 }  // namespace ddprun

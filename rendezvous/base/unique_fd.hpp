@@ -18,10 +18,10 @@ class UniqueFd {
     if (fd_ >= 0) ::close(fd_);
   }
 
-  /// -1: none.
+  /// Returns the descriptor; -1: none.
   int get() const { return fd_; }
 
-  /// From now on the caller owns it.
+  /// Returns the descriptor and transfers its ownership to the caller.
   int release() { return std::exchange(fd_, -1); }
 
  private:

@@ -1,8 +1,8 @@
-// The one way to give an asynchronous operation a time limit. Includes Asio, so it is for .cpp
-// files. Runs on the calling coroutine's executor, which must be of one thread.
+// Time limits for asynchronous operations. Includes Asio; only for .cpp files. Runs on the calling
+// coroutine's executor, which must have one thread.
 //
-// Why not the operators of Asio's awaitables: `operation || timer` waits for the timer when the
-// operation fails early, and loses the error.
+// The operators of Asio's awaitables are not used: `operation || timer` waits for the timer when
+// the operation fails early, and loses the error.
 #pragma once
 
 #include <ddprun/deadline.hpp>
@@ -26,7 +26,7 @@ namespace ddprun {
 
 namespace deadline_internal {
 
-/// Shared by the coroutine and the timer's handler, which may run a little later than it.
+/// State shared by the coroutine and the timer's handler, which may run slightly later.
 struct Watch {
   explicit Watch(const boost::asio::any_io_executor& executor) : timer(executor) {}
 
@@ -63,10 +63,10 @@ inline bool is_cancellation(const std::exception_ptr& exception) {
 
 }  // namespace deadline_internal
 
-/// Runs `operation` and returns its result, or nothing if the deadline passed first; the operation
-/// has then been cancelled and has ended. What it throws is thrown at once. If the caller itself is
-/// cancelled, before or during the operation, that throws operation_aborted as everywhere in Asio.
-/// A result that comes together with the deadline counts.
+/// Runs `operation` and returns its result, or nullopt if the deadline passed first; the operation
+/// has then been cancelled and has ended. Rethrows its exceptions immediately. If the caller is
+/// cancelled, before or during the operation, throws operation_aborted like elsewhere in Asio. A
+/// result that arrives at the deadline counts.
 template <typename Result>
 boost::asio::awaitable<std::optional<Result>> with_deadline(
     boost::asio::awaitable<Result> operation, Deadline deadline) {
@@ -78,8 +78,8 @@ boost::asio::awaitable<std::optional<Result>> with_deadline(
   }
   const auto watch = std::make_shared<deadline_internal::Watch>(executor);
   watch->begin(watch, deadline);
-  // Forwards a cancellation of the caller to the operation; while it runs, that is all the caller's
-  // slot is for.
+  // Forwards a cancellation of the caller to the operation. The caller's slot has no other use
+  // while the operation runs.
   auto slot = cancellation.slot();
   if (slot.is_connected()) {
     slot.assign([watch](asio::cancellation_type type) { watch->stop.emit(type); });
@@ -99,7 +99,7 @@ boost::asio::awaitable<std::optional<Result>> with_deadline(
   std::rethrow_exception(exception);
 }
 
-/// The same for an operation without a result: true if it ended in time.
+/// Like above, for an operation without a result. Returns true if it ended in time.
 inline boost::asio::awaitable<bool> with_deadline(boost::asio::awaitable<void> operation,
                                                   Deadline deadline) {
   const auto run = [](boost::asio::awaitable<void> inner) -> boost::asio::awaitable<bool> {

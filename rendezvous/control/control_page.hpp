@@ -1,7 +1,7 @@
-// A page of shared memory between an agent and the workers of one attempt: which workers are alive,
-// which are exiting with which status, and whether the attempt was aborted. The agent creates it as
-// a memfd, which the workers inherit; each attempt gets a new page, so late writes of old workers
-// have no effect.
+// A page of shared memory between an agent and the workers of one attempt. It records which workers
+// are alive, which are exiting with which status, and whether the attempt was aborted. The agent
+// creates it as a memfd that workers inherit. Each attempt gets a new page, so late writes of old
+// workers have no effect.
 //
 // The agent validates all that a worker can write: the memory cannot be resized, both sides store
 // its sizes privately, and values read are checked (damage(), read_flights()). A worker maps the
@@ -9,9 +9,9 @@
 // cannot change another's part. A descriptor per worker would not protect better: workers of one
 // user can write to each other's memory anyway.
 //
-// Why it exists: the kernel reports a process' death (pidfd, SIGCHLD, closed sockets) only after
-// freeing its memory, which takes some 70 ms per GiB. The robust futex list is processed earlier,
-// so a robust mutex that the worker's main thread holds for life signals the death within a
+// The kernel reports the death of a process (pidfd, SIGCHLD, closed sockets) only after it has
+// freed the memory, which takes some 70 ms per GiB. It processes the robust futex list earlier, so
+// a robust mutex that the worker's main thread holds for life signals the death within a
 // millisecond.
 //
 // All functions are lock-free and thread-safe, unless stated otherwise.
@@ -44,7 +44,7 @@ struct AbortRecord {
   bool operator==(const AbortRecord&) const = default;
 };
 
-/// A mapping of the page. Move-only; unmapping does not change what the page says.
+/// A mapping of the page. Move-only. Unmapping does not change the page's content.
 class ControlPage {
  public:
   /// Agent: creates a page for `local_world_size` workers of a round and stores `run_key` in it.
@@ -68,39 +68,39 @@ class ControlPage {
   int local_world_size() const { return local_world_size_; }
   int round() const { return round_; }
 
-  /// Worker: key shared by all workers of the round, on all nodes; nullopt in a run without a
-  /// secret.
+  /// Worker: returns the key shared by all workers of the round on all nodes; nullopt in a run
+  /// without a secret.
   std::optional<Digest> run_key() const;
 
-  /// Worker: announces this worker; the end of this thread then counts as its death. Called once,
-  /// by the main thread.
+  /// Worker: announces this worker. The end of the calling thread then counts as its death. Must be
+  /// called once, by the main thread.
   void announce_alive(int local_rank);
 
-  /// Worker: the process calls exit() with this status. Safe in atexit and on_exit handlers.
+  /// Worker: announces that the process calls exit() with this status. Safe in exit handlers.
   void announce_exit(int local_rank, int exit_status) noexcept;
 
   WorkerPhase phase(int local_rank) const;
 
-  /// Process that has announced itself, possibly a child of a wrapper; 0: none.
+  /// Returns the process that announced itself, possibly a child of a wrapper; 0: none.
   pid_t pid(int local_rank) const;
 
-  /// The status given to announce_exit; meaningful in phase exiting.
+  /// Returns the status passed to announce_exit(); only valid in phase exiting.
   int exit_status(int local_rank) const;
 
-  /// True once the worker was alive and its main thread has ended.
+  /// Returns true once the worker has been alive and its main thread has ended.
   bool is_dead(int local_rank) const;
 
-  /// Describes an invalid value in the worker's slot; nullopt if the slot is valid.
+  /// Returns a description of an invalid value in the worker's slot; nullopt if the slot is valid.
   std::optional<std::string> damage(int local_rank) const;
 
-  /// Number of announcements and wake() calls. Read it before phases and deaths.
+  /// Returns the number of announcements and wake() calls. Read it before phases and deaths.
   std::uint32_t changes() const noexcept;
 
   /// Agent: blocks until changes() differs from `changes_seen`, a worker that is alive and not in
   /// `known_dead` (local_world_size() entries) dies, or the deadline passes. May return spuriously.
   void wait_for_change(std::uint32_t changes_seen, const bool* known_dead, Deadline deadline) const;
 
-  /// Ends a wait_for_change() of another thread or process.
+  /// Ends wait_for_change() in another thread or process.
   void wake() const noexcept;
 
   /// Aborts the attempt for all workers. Only the first call has an effect. Wakes all futex waiters
@@ -109,14 +109,14 @@ class ControlPage {
 
   bool is_aborted() const noexcept;
 
-  /// A shared futex; 0 until the attempt is aborted. Waiters on other futexes also wait on this
-  /// one.
+  /// Returns a shared futex that is 0 until the attempt is aborted. Waiters on other futexes also
+  /// wait on it.
   const std::atomic<std::uint32_t>& abort_word() const noexcept;
 
   std::optional<AbortRecord> abort_record() const;
 
-  /// The worker's own part: kSlotBytes of this class, then its flight recorder, which is initially
-  /// zero.
+  /// Returns the worker's part of the page: kSlotBytes of this class, then its flight recorder,
+  /// which is initially zero.
   void* worker_area(int local_rank) const;
 
   static constexpr std::size_t kSlotBytes = 128;

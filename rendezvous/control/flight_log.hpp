@@ -1,6 +1,6 @@
-// Layout of the flight recorder in the control page: a number of logs per worker, one for each of
-// its groups, all initially zero. Written by flight_recorder.cpp in the worker, read by
-// read_flights.cpp in the agent.
+// Layout of the flight recorder in the control page. Each worker has several logs, one for each of
+// its groups; all are initially zero. flight_recorder.cpp writes them in the worker,
+// read_flights.cpp reads them in the agent.
 #pragma once
 
 #include "rendezvous/control/flight_recorder.hpp"
@@ -21,8 +21,8 @@ inline constexpr std::uint32_t kMessageFlag = 0x100;
 
 /// A call. Writes are enclosed by two changes of the stamp, so that readers detect torn reads.
 struct alignas(64) FlightEntry {
-  std::atomic<std::uint64_t> stamp;   ///< the group's n-th call, from 1; 0: being written
-  std::atomic<std::uint64_t> number;  ///< of the collective
+  std::atomic<std::uint64_t> stamp;   ///< number of the call in the group, from 1; 0: being written
+  std::atomic<std::uint64_t> number;  ///< number of the collective
   std::atomic<std::uint64_t> elements;
   std::atomic<std::int64_t> entered;  ///< nanoseconds of the monotonic clock
   std::atomic<std::int64_t> ended;
@@ -38,13 +38,13 @@ struct alignas(kFlightPage) FlightLog {
   enum Use : std::uint32_t { free, taken, over, being_described };
 
   std::atomic<std::uint32_t> use;
-  std::atomic<std::uint32_t> described;  ///< descriptions begun: a reader sees one of them or none
-  std::atomic<std::uint32_t> state;      ///< a GroupState
-  std::atomic<std::int64_t> ended;       ///< when its last group ended
+  std::atomic<std::uint32_t> described;  ///< number of descriptions begun
+  std::atomic<std::uint32_t> state;      ///< GroupState
+  std::atomic<std::int64_t> ended;       ///< time when its last group ended
   std::atomic<std::uint64_t> collectives;
   std::atomic<std::int32_t> rank;
   std::atomic<std::int32_t> size;
-  std::atomic<std::uint32_t> first_type;  ///< among the words
+  std::atomic<std::uint32_t> first_type;  ///< index in the words
   std::atomic<std::uint32_t> first_reduction;
   std::atomic<std::uint32_t> members_listed;
   std::array<char, kGroupNameBytesMax + 1> name;

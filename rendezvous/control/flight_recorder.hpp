@@ -3,8 +3,8 @@
 // killed or hangs. A record costs some nanoseconds: an unshared cache line and no system call. The
 // agent reads the ring during writes and skips entries that change meanwhile.
 //
-// Calls are stored as numbers, with their names ("all_reduce", "float32") beside them: the agent
-// may have another version than the worker's runtime.
+// Calls are stored as numbers together with their names ("all_reduce", "float32"), because the
+// agent and the worker's runtime may have different versions.
 #pragma once
 
 #include "rendezvous/control/control_page.hpp"
@@ -21,14 +21,14 @@
 
 namespace ddprun::control {
 
-/// Calls kept per group.
+/// Maximum calls kept per group.
 inline constexpr std::size_t kFlightsMax = 256;
-/// Maximum number of live groups of a worker: world, data, tensor and pipeline parallel ones, and a
-/// few for checkpoints. Further ones are not recorded.
+/// Maximum number of live groups of a worker: world, data, tensor and pipeline parallel groups, and
+/// a few for checkpoints. Further groups are not recorded.
 inline constexpr std::size_t kFlightGroupsMax = 16;
-/// Longer names of groups are cut.
+/// Maximum bytes of a group's name. Longer names are cut.
 inline constexpr std::size_t kGroupNameBytesMax = 95;
-/// The members of larger groups are not recorded.
+/// Maximum members recorded. The members of larger groups are omitted.
 inline constexpr std::size_t kGroupMembersMax = 256;
 
 /// Names of the numbers in a FlightCall, by number. At most 15 bytes each, 32 names in all.
@@ -42,16 +42,16 @@ struct FlightCall {
   static constexpr std::uint8_t kNone = 0xff;
 
   std::uint8_t call = 0;
-  std::uint8_t type = 0;  ///< kNone: there is no data
+  std::uint8_t type = 0;  ///< data type; kNone: no data
   std::uint8_t element_bytes = 0;
   std::uint8_t reduction = kNone;
   bool is_message = false;
-  std::uint64_t elements = 0;  ///< of the part that is the same on all ranks
-  std::int32_t peer = -1;      ///< root, or the other side of a message
+  std::uint64_t elements = 0;  ///< elements of the part that is equal on all ranks
+  std::int32_t peer = -1;      ///< root, or the other rank of a message
   std::int32_t tag = 0;
 };
 
-/// As in GroupFlightRecord.
+/// A group. Fields are those of GroupFlightRecord.
 struct FlightGroup {
   std::string name;
   int rank = 0;
@@ -61,14 +61,14 @@ struct FlightGroup {
 
 struct FlightLog;
 
-/// One group of this worker. Move-only. Not thread-safe, but callable from any thread; calls may
-/// end in any order.
+/// Recorder of one group of this worker. Move-only. Callable from any thread, but by one thread at
+/// a time. Calls may end in any order.
 class FlightRecorder {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Starts to record `group` of the worker with this slot of the page. Returns nullopt if there is
-  /// no room.
+  /// Starts to record `group` for the worker in slot `local_rank` of the page. Returns nullopt if
+  /// there is no free log.
   static std::optional<FlightRecorder> begin(ControlPage page, int local_rank,
                                              const FlightGroup& group, const FlightWords& words);
 
@@ -77,9 +77,9 @@ class FlightRecorder {
   /// Marks the group as ended; its log may be reused.
   ~FlightRecorder();
 
-  /// Returns the number of this entry, by which it ends.
+  /// Records the start of a call. Returns the number of the entry, for end().
   std::uint64_t enter(const FlightCall& call, Clock::time_point now) noexcept;
-  /// Does nothing if the entry has been overwritten.
+  /// Records the end of a call. Does nothing if the entry has been overwritten.
   void end(std::uint64_t number, FlightState state) noexcept;
 
   void note(GroupState state) noexcept;
@@ -93,12 +93,12 @@ class FlightRecorder {
   std::uint64_t collectives_ = 0;
 };
 
-/// Bytes of the page per worker, a multiple of a memory page.
+/// Returns the bytes per worker in the page, a multiple of the memory page size.
 std::size_t flight_area_bytes() noexcept;
 
-/// Returns what the worker has recorded until `now`. Groups whose log was reused are absent. The
-/// result is bounded whatever the worker has written: ranks are within their groups, ages are not
-/// negative, texts are printable.
+/// Returns what the worker has recorded until `now`. Omits groups whose log was reused. The result
+/// is bounded regardless of what the worker has written: ranks are within their groups, ages are
+/// not negative, and texts are printable.
 WorkerFlights read_flights(const ControlPage& page, int local_rank,
                            FlightRecorder::Clock::time_point now);
 

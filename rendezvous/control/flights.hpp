@@ -12,13 +12,13 @@ namespace ddprun::control {
 
 enum class FlightState : std::uint8_t { entered, done, failed };
 
-/// One collective, or one message to or from another rank.
+/// A collective, or a message to or from another rank.
 struct Flight {
   std::uint64_t number = 0;  ///< among the group's collectives, from 0; a message has that of the
                              ///< collective after it
   bool is_message = false;
-  std::string call;         ///< "all_reduce(100 x float32, sum)": must be equal on all ranks
-  std::uint64_t bytes = 0;  ///< of those elements
+  std::string call;         ///< "all_reduce(100 x float32, sum)"; equal on all ranks
+  std::uint64_t bytes = 0;  ///< size of these elements
   FlightState state = FlightState::entered;
   std::chrono::nanoseconds entered_ago{0};
   std::chrono::nanoseconds ended_ago{0};  ///< to within some milliseconds; unless it is under way
@@ -27,21 +27,21 @@ struct Flight {
 };
 
 enum class GroupState : std::uint8_t {
-  meeting,  ///< its ranks are being waited for
+  meeting,  ///< waits for its ranks
   open,
   failed,
-  left,  ///< on purpose
+  left,  ///< left deliberately
 };
 
 /// One process group of one worker.
 struct GroupFlightRecord {
   std::string name;
-  int rank = 0;  ///< within the group
+  int rank = 0;  ///< rank within the group
   int size = 1;
   std::vector<int> members{};  ///< global ranks of the members; empty: all workers, or too many
   GroupState state = GroupState::open;
-  std::uint64_t entered = 0;      ///< collectives
-  std::vector<Flight> flights{};  ///< the last ones, oldest first
+  std::uint64_t entered = 0;      ///< number of collectives entered
+  std::vector<Flight> flights{};  ///< last calls, oldest first
 
   bool operator==(const GroupFlightRecord&) const = default;
 };
@@ -49,7 +49,7 @@ struct GroupFlightRecord {
 struct WorkerFlights {
   std::vector<GroupFlightRecord> groups{};
   int unrecorded_groups = 0;  ///< groups that were not recorded for lack of room
-  /// Describes a value that no recorder writes; `groups` is empty then.
+  /// Description of a value that no recorder writes; `groups` is then empty.
   std::optional<std::string> damage{};
 
   bool operator==(const WorkerFlights&) const = default;
