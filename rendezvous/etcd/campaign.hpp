@@ -1,5 +1,5 @@
-// A node's attempt to be elected. Listens first, so that agents can connect as soon as the election
-// is visible. Runs on the executor's single thread.
+// A node's attempt to be elected. It listens before the election, so that agents can connect as
+// soon as the election is visible. Runs on the executor's single thread.
 #pragma once
 
 #include "rendezvous/etcd/run_trust.hpp"
@@ -30,7 +30,7 @@ struct Candidate {
   RenewalCallback on_renewal{};
 };
 
-/// REQUIRES: etcd has answered the client before.
+/// Runs for election. REQUIRES: etcd has answered the client before.
 boost::asio::awaitable<CampaignResult> campaign(std::shared_ptr<Client> client, EtcdSettings etcd,
                                                 Candidate candidate, Log log);
 

@@ -1,5 +1,5 @@
-// Client of etcd's HTTP gateway. Requests are few, so each has its own connection, which cannot be
-// stale. Runs on the executor's single thread; nothing blocks.
+// Client of etcd's HTTP gateway. Requests are rare, so each has a separate connection, which cannot
+// be stale. Runs on the executor's single thread and does not block.
 //
 // Tries the endpoint that responded most recently first, and skips those that are unreachable or
 // have no leader. A request may therefore be performed twice; transactions detect this by their
@@ -21,7 +21,7 @@
 
 namespace ddprun::etcd {
 
-/// Maximum bytes of an answer: far above etcd's limit for requests (1.5 MiB by default), as base64.
+/// Maximum bytes of an answer, far above etcd's limit for requests (default: 1.5 MiB) in base64.
 inline constexpr std::size_t kAnswerBytesMax = std::size_t{8} << 20;
 
 /// REQUIRES: the client is neither moved nor destroyed during a request.

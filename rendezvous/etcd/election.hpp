@@ -41,7 +41,7 @@ struct AcceptOutcome {
 };
 using Move = std::variant<GoTo, AwaitChange, AwaitRemoval, Campaign, AcceptOutcome>;
 
-/// `self` is this node's Join. `tried` is the coordinator that was tried last (0: none),
+/// Returns the next step. `self` is this node's Join, `tried` the coordinator tried last (0: none);
 /// `may_try_again` is true if the retry is due.
 Move decide_move(const EtcdSnapshot& snapshot, const membership::Join& self, Revision tried,
                  bool may_try_again);
@@ -49,12 +49,12 @@ Move decide_move(const EtcdSnapshot& snapshot, const membership::Join& self, Rev
 /// Start of this node's own term, as observed by the node.
 struct OwnBeginning {
   std::chrono::steady_clock::time_point elected;
-  bool has_nodes = false;  ///< an agent has joined
+  bool has_nodes = false;  ///< true if an agent has joined
   int failures = 0;        ///< consecutive failures of this node's agent to connect
 };
 
-/// Returns true if this node cannot connect to its own address, so other nodes probably cannot
-/// either: the node must resign so that another one can be elected.
+/// Returns true if this node cannot connect to its own address. Other nodes probably cannot either,
+/// so the node must resign for another to be elected.
 bool is_unreachable(const OwnBeginning& beginning, std::chrono::steady_clock::time_point now);
 
 }  // namespace ddprun::etcd

@@ -1,7 +1,7 @@
-// The holder's view of a lease in etcd, which ends here before it ends there. Pure.
+// The holder's view of a lease in etcd. It ends earlier here than in etcd. Pure.
 //
-// etcd counts from the receipt of the request; the holder counts from the sending, and ends a sixth
-// earlier, to stop what the lease protects.
+// etcd counts from the receipt of the request. The holder counts from the sending, and ends a sixth
+// earlier, so that it can stop what the lease protects.
 #pragma once
 
 #include "rendezvous/etcd/messages.hpp"
@@ -17,7 +17,7 @@ class HeldLease {
 
   HeldLease(const Lease& lease, Time sent) : id_(lease.id) { renew(sent, lease.time); }
 
-  /// The request sent at `sent` was answered with `time`.
+  /// Records that the request sent at `sent` was answered with `time`.
   void renew(Time sent, std::chrono::seconds time) {
     const std::chrono::milliseconds whole(time);
     end_ = std::max(end_, sent + whole - whole / kParts);
@@ -30,7 +30,7 @@ class HeldLease {
   bool is_held(Time now) const { return now < end_; }
 
  private:
-  /// Parts of a lease: it is renewed once per part, and ends one part early.
+  /// Number of parts of a lease. It is renewed once per part, and ends one part early.
   static constexpr int kParts = 6;
 
   LeaseId id_ = 0;

@@ -18,7 +18,7 @@ namespace ddprun::etcd {
 using Revision = std::int64_t;  ///< revision of all data in etcd; grows with each change
 using LeaseId = std::int64_t;   ///< 0: none
 
-/// Describes why there is no answer.
+/// Reason why there is no answer.
 struct Problem {
   std::string text;
 
@@ -32,7 +32,7 @@ struct KeyValue {
   std::string key;
   std::string value;
   Revision created = 0;   ///< revision in which the key was created
-  Revision modified = 0;  ///< the revision of its latest value
+  Revision modified = 0;  ///< revision of its latest value
   LeaseId lease = 0;      ///< lease whose end deletes the key
 
   bool operator==(const KeyValue&) const = default;
@@ -47,11 +47,11 @@ struct Range {
 /// Range of all keys with this prefix.
 Range prefix_range(const std::string& prefix);
 
-/// Holds if the key was created in this revision; 0: if it does not exist.
+/// True if the key was created in this revision; 0: true if the key does not exist.
 struct Condition {
   std::string key;
   Revision created = 0;
-  /// If set, holds instead if the key was last modified in this revision; 0: if it does not exist.
+  /// If set, true if the key was last modified in this revision; 0: if it does not exist.
   std::optional<Revision> modified{};
 };
 struct Put {
@@ -60,8 +60,8 @@ struct Put {
   LeaseId lease = 0;
 };
 
-/// An atomic transaction: `puts` are performed if all conditions hold. `read` is answered in either
-/// case, with the state afterwards.
+/// An atomic transaction. `puts` are performed if all conditions hold. `read` is answered in any
+/// case, with the state after the transaction.
 struct Transaction {
   std::vector<Condition> conditions{};
   std::vector<Put> puts{};

@@ -19,8 +19,8 @@ inline constexpr std::size_t kRecordBytesMax = std::size_t{960} << 10;
 /// collectives, details of failures, the last failures.
 inline constexpr std::size_t kOutcomeBytesMax = std::size_t{512} << 10;
 
-/// Maximum bytes of a configuration, which is written together with a record. Of a longer one,
-/// nodes only learn that it differs.
+/// Maximum bytes of a configuration, which is written together with a record. For a longer
+/// configuration, nodes only detect that it differs.
 inline constexpr std::size_t kConfigBytesMax = std::size_t{512} << 10;
 
 static_assert(kFrameBytesMax + kRecordBytesMax + std::max(kOutcomeBytesMax, kConfigBytesMax) <=

@@ -27,7 +27,7 @@ class RunKeys {
   std::string record() const { return base_ + "record"; }
   std::string outcome() const { return base_ + "outcome"; }
 
-  /// All keys but the configuration, which is long and sorts before them.
+  /// Returns the range of all keys except the configuration, which is long and sorts first.
   Range state() const { return {.key = coordinator(), .end = prefix_range(base_).end}; }
 
  private:
@@ -61,7 +61,7 @@ struct EtcdSnapshot {
 
 std::string holder_text(const std::string& node, const StoreEndpoint& endpoint);
 std::string record_text(const membership::RunRecord& record);
-/// Includes as many failures (root cause first) and collectives as fit into kOutcomeBytesMax.
+/// Returns as many failures (root cause first) and collectives as fit into kOutcomeBytesMax.
 std::string outcome_text(const membership::RunOutcome& outcome);
 
 /// A record that cannot be read is a problem only where it is needed: if the run has neither a

@@ -1,7 +1,7 @@
-// Which values in etcd an agent accepts. In an open run all of them. In a run with a secret those
-// that were sealed with it; and, once a coordinator has proved that it knows the secret and has
-// told the nonce of the run, only those of that run, and no record that is older than what it has
-// told. Others are ignored, as if they were not there, and reported. Performs no I/O but the log's.
+// Decides which values in etcd an agent accepts. In an open run, all values. In a run with a
+// secret, values sealed with it. Once a coordinator has proven that it knows the secret and has
+// sent the run's nonce, only values of that run, and no record older than the coordinator's data.
+// Other values are ignored and reported. Performs no I/O except logging.
 #pragma once
 
 #include "rendezvous/etcd/run_keys.hpp"
@@ -44,7 +44,7 @@ class RunTrust {
   std::string config_of(const TransactionAnswer& answer);
 
  private:
-  /// Returns nullopt and reports it if the value is not accepted.
+  /// Returns nullopt if the value is not accepted, which is reported.
   std::optional<OpenedValue> open(const KeyValue& key);
   Result<EtcdSnapshot> read_opened(const TransactionAnswer& answer, LeaseId own_lease);
   bool is_own_key(const std::string& key) const;

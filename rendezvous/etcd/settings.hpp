@@ -15,10 +15,10 @@ namespace ddprun::etcd {
 struct EtcdSettings {
   std::vector<StoreEndpoint> endpoints;     ///< client endpoints of etcd
   std::optional<security::TlsFiles> tls{};  ///< nullopt: no TLS
-  std::string prefix = "/ddprun";           ///< of all keys
-  /// How long the coordinator may be disconnected from etcd; then another is elected.
+  std::string prefix = "/ddprun";           ///< prefix of all keys
+  /// Time for which the coordinator may be disconnected from etcd before another is elected.
   std::chrono::seconds lease{3};
-  /// Address by which other nodes reach this one; empty: the address by which it reaches etcd.
+  /// Address at which other nodes reach this node; empty: local address of the etcd connection.
   std::string local_addr{};
   std::uint16_t port = 0;  ///< port of the coordinator and store on this node; 0: any
 

@@ -38,8 +38,8 @@ class Term : public std::enable_shared_from_this<Term> {
   Term(std::shared_ptr<Client> client, TermFacts facts,
        std::unique_ptr<membership::CoordinatorServer> seat, RenewalCallback on_renewal, Log log);
 
-  /// Starts to coordinate, continuing from the record if there is one, and to renew the leases. The
-  /// term may have ended when this returns.
+  /// Starts to coordinate, from the record if there is one, and to renew the leases. The term may
+  /// already have ended when this returns.
   void begin(membership::Settings settings, std::optional<membership::RunRecord> record);
 
   /// Closes all connections and stops renewing; the leases expire. May be called twice.

@@ -1,5 +1,5 @@
-// Authentication of the values of a run in etcd, which is not trusted: it can withhold or delete
-// them and return older ones, but not change them. Pure; any thread may call.
+// Authentication of a run's values in etcd, which is not trusted: it can withhold or delete values
+// and return older ones, but cannot change them. Pure; thread-safe.
 //
 //   sealed value := value "\nseal " nonce *("," nonce) " " tag
 //   tag          := HMAC-SHA-256 over key name, nonces and value, under a key derived from the
@@ -18,15 +18,15 @@
 
 namespace ddprun::etcd {
 
-/// Identifies a run among those of the same name and secret: random, as hexadecimal digits.
+/// Random hexadecimal digits that identify a run among runs with the same name and secret.
 using RunNonce = std::string;
 inline constexpr std::size_t kRunNonceDigits = 32;
 
 RunNonce draw_run_nonce();
 bool is_run_nonce(std::string_view text);
 
-/// Nonces of a run; the sealing coordinator's is first. A run gets a new one when a node is elected
-/// that knows the run only from etcd.
+/// Nonces of a run; the nonce of the sealing coordinator comes first. A run gets a new nonce when a
+/// node is elected that has its data only from etcd.
 using Lineage = std::vector<RunNonce>;
 /// Maximum number of nonces; each results from the election of a node that had not joined the run.
 inline constexpr std::size_t kLineageMax = 16;
@@ -53,16 +53,16 @@ class ValueSeal {
   security::Key key_;
 };
 
-/// True if the value ends with the form of a seal.
+/// Returns true if the value ends with text in the format of a seal.
 bool has_seal(std::string_view text);
 
-/// Seals the values of a coordinator; by default, for an open run, seals nothing.
+/// Seals the values of a coordinator. The default, for an open run, seals nothing.
 struct RunSeal {
   std::shared_ptr<const ValueSeal> seal{};
   Lineage lineage{};
 
-  /// The seal of a coordinator that continues from a record with these nonces: agents that know
-  /// only one of them accept its values.
+  /// Returns the seal of a coordinator that continues from a record with these nonces. Agents that
+  /// have only one of the nonces accept its values.
   RunSeal continuing(const Lineage& record) const;
 
   std::string operator()(const std::string& key, const std::string& value) const {

@@ -1,4 +1,4 @@
-// Which clients the store and the coordinator of a run accept.
+// Rules for the clients that the store and the coordinator of a run accept.
 #pragma once
 
 #include "rendezvous/security/secret.hpp"
@@ -7,9 +7,9 @@
 namespace ddprun::membership {
 
 struct Admission {
-  /// false: single-node run, no port is opened for other agents
+  /// False for a single-node run, which opens no port for other agents.
   bool other_agents = true;
-  /// Secret that agents must prove to know; null if the run is open. Outlives the run's host.
+  /// Secret that agents must prove to know; null in an open run. Outlives the run's host.
   const security::Secret* secret = nullptr;
   /// Checks the user of local connections, except those of agents in a run with a secret; empty:
   /// users are not checked.

@@ -30,10 +30,10 @@ class AgentConnection {
   /// Ends receive(). Keeps sending queued messages for at most one second.
   void close() { channel_.close(); }
 
-  /// True if the peer has sent nothing so far, as a store does after bytes that are not a request.
+  /// Returns true if the peer has sent nothing, like a store after bytes that are no request.
   bool is_silent() const { return dialogue_.first_bytes().empty(); }
 
-  /// Reason why the connection ended: "its connection was closed", "sent a message of ...".
+  /// Returns why the connection ended: "its connection was closed", "sent a message of ...".
   std::string end_reason() const;
 
   /// See AgentDialogue::is_proven().

@@ -20,13 +20,13 @@ namespace ddprun::membership {
 
 class AgentSessions {
  public:
-  /// No callback is called after close_all().
+  /// Callbacks. None is called after close_all().
   struct Listener {
     /// Receives a node's message; the first one is its only Join.
     std::function<void(NodeId node, NodeMessage message)> on_message;
-    /// The node's connection ended, other than by close_connection().
+    /// Called when a node's connection has ended, except by close_connection().
     std::function<void(NodeId node, const std::string& reason)> lose;
-    /// A connection cannot be served because of a local error, such as lack of memory.
+    /// Called when a local error, such as lack of memory, prevents serving a connection.
     std::function<void(const std::exception_ptr& failure)> fail;
   };
 
@@ -42,7 +42,7 @@ class AgentSessions {
   /// Takes ownership of a connection whose first bytes, `bytes`, have been read.
   void admit(int fd, std::string_view bytes);
 
-  /// Ignored if the node has disconnected.
+  /// Sends a message. Does nothing if the node has disconnected.
   void send(NodeId node, const CoordinatorMessage& message);
 
   /// Closes the connection after sending all queued messages.
@@ -51,7 +51,7 @@ class AgentSessions {
   /// Closes all connections and accepts no others.
   void close_all();
 
-  /// True if a joined node is connected from this address.
+  /// Returns true if a joined node is connected from this address.
   bool has_node_at(const std::string& address) const;
 
   /// Returns the refused nodes and reasons, one line each.

@@ -21,22 +21,22 @@ inline constexpr std::size_t kFailuresMax = 64;
 /// Maximum total bytes of the exits in a message's failures.
 inline constexpr std::size_t kExitBytesMax = std::size_t{1} << 20;
 
-/// Recorded calls of a group in a message, the last ones: a rank is at most a few calls behind,
-/// because ranks wait for each other.
+/// Maximum recorded calls of a group in a message; the last calls are kept. A rank is at most a few
+/// calls behind, because ranks wait for each other.
 inline constexpr std::size_t kGroupCallsMax = 8;
 
-/// Bytes of the flight records of one node, and of all nodes of a round; more is left out.
+/// Maximum bytes of the flight records of one node, and of all nodes of a round.
 inline constexpr std::size_t kFlightsBytesMax = std::size_t{128} << 10;
 inline constexpr std::size_t kAllFlightsBytesMax = std::size_t{512} << 10;
 
-/// Node names listed in a message for operators.
+/// Maximum node names in a message for operators.
 inline constexpr std::size_t kNamesListedMax = 64;
 
-/// Nodes in a round. The round's description is sent to each of its nodes, so the bytes sent grow
-/// quadratically, to some hundred MiB with typical names. Further nodes are spares.
+/// Maximum nodes in a round; further nodes are spares. Each node receives the round's description,
+/// so traffic grows quadratically, to some hundred MiB with typical names.
 inline constexpr std::size_t kRoundNodesMax = 4096;
 
-/// Truncates a longer text at a character boundary, ending in "...".
+/// Truncates a longer text at a character boundary and appends "...".
 void cut(std::string& text, std::size_t bytes_max);
 
 /// Returns the message with its texts cut and its lists shortened. Drops exits of failures beyond

@@ -18,10 +18,10 @@ namespace ddprun::membership {
 /// begins with them, so agents and store clients can share a port.
 inline constexpr std::string_view kGreeting = "DDPRUN/";
 
-/// Bytes of one message without its length. A round with the most nodes is the largest.
+/// Maximum bytes of a message without its length. Only rounds with the most nodes need as many.
 inline constexpr std::size_t kMessageBytesMax = std::size_t{4} << 20;
 
-/// Bytes of the first message, before the peer has joined: three names and some numbers.
+/// Maximum bytes of the first message, before the peer has joined: three names and a few numbers.
 inline constexpr std::size_t kFirstMessageBytesMax = std::size_t{4} << 10;
 
 /// Returns the bytes that an agent sends before its first message.
@@ -36,7 +36,7 @@ struct Greeting {
 /// Parses the first bytes of a connection. Returns nullopt if more bytes are needed.
 std::optional<Greeting> read_greeting(std::string_view bytes);
 
-/// Returns the bytes that the value takes in a message.
+/// Returns the encoded size of a worker's exit in bytes.
 std::size_t encoded_bytes(const WorkerExited& exit);
 std::size_t encoded_bytes(const control::RankFlights& flights);
 

@@ -7,13 +7,13 @@
 
 namespace ddprun::membership {
 
-/// Bytes of a command in a message. The end of a longer command is replaced by its hash.
+/// Maximum bytes of a command in a message. A hash replaces the end of a longer command.
 inline constexpr std::size_t kCommandBytesMax = 1024;
 
 /// Returns the command, shortened to kCommandBytesMax plus a hash if it is longer.
 std::string bounded_command(const std::string& command);
 
-/// Describes both commands from shortly before their first difference.
+/// Returns both commands, starting shortly before their first difference.
 std::string describe_difference(const std::string& node, const std::string& command,
                                 const std::string& other_node, const std::string& other_command);
 

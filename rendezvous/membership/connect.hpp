@@ -13,8 +13,8 @@
 namespace ddprun::membership {
 
 struct ConnectResult {
-  int fd = -1;          ///< non-blocking, owned by the caller; -1 on failure
-  std::string problem;  ///< set on failure
+  int fd = -1;          ///< non-blocking socket, owned by the caller; -1: failure
+  std::string problem;  ///< reason of a failure; empty on success
 };
 
 /// Tries each address of the endpoint once.

@@ -12,29 +12,29 @@ namespace ddprun::membership {
 
 class ConnectionAttempts {
  public:
-  /// Until its first round, the node tries for settings.join_timeout.
+  /// Starts the attempts. Until its first round, the node tries for settings.join_timeout.
   ConnectionAttempts(const Settings& settings, Time now);
 
-  /// A joined connection is lost: the node tries for settings.rejoin_timeout.
+  /// Must be called when a joined connection is lost. The node tries for settings.rejoin_timeout.
   void rejoin(const std::string& loss, Time now);
 
   void on_joined();
-  /// A connection has ended, or an attempt has failed.
+  /// Must be called when a connection has ended or an attempt has failed.
   void on_disconnected(const std::string& reason) { last_problem_ = reason; }
   void on_failed(const std::string& reason, Time now);
 
-  /// A peer that has not proven to know the secret refuses this node. Any program at the port can
-  /// do that. Returns false once such refusals have lasted too long to retry.
+  /// Must be called when a peer that has not proven to know the secret refuses this node, as any
+  /// program at the port can. Returns false once such refusals have lasted too long to retry.
   bool tolerates_refusal(Time now);
-  /// An attempt has failed in another way.
+  /// Must be called when an attempt has failed in another way.
   void forget_refusals() { first_refusal_.reset(); }
 
-  /// Deadline to connect.
+  /// Returns the deadline for connecting.
   Time give_up() const { return give_up_; }
-  /// Returns why the node gave up.
+  /// Returns the reason why the node gave up.
   std::string give_up_reason() const;
 
-  /// Returns when to connect next; each pause is twice as long as the one before.
+  /// Returns the time of the next attempt. Each pause is twice as long as the previous one.
   Time next(Time now);
 
   /// Returns a message for the operator if one is due.

@@ -44,8 +44,8 @@ struct NodeDisconnected {
   std::string reason;  ///< "its connection was closed"
 };
 struct TimePassed {};
-/// The coordinator's own agent leaves the run: the round ends, and another node will coordinate the
-/// next one.
+/// The coordinator's own agent leaves the run: the round ends, and another node coordinates the
+/// next round.
 struct HostLeaves {
   std::string reason;
 };
@@ -81,17 +81,17 @@ class Coordination {
   /// Returns when to apply TimePassed unless another event comes first; nullopt: never.
   std::optional<Time> next_wake() const;
 
-  /// True if there is an outcome and every node has disconnected or timed out, or if the host is
-  /// leaving and no node has workers.
+  /// Returns true if there is an outcome and every node has disconnected or timed out, or if the
+  /// host is leaving and no node has workers.
   bool is_over() const;
 
-  /// State that the next coordinator needs.
+  /// Returns the state that the next coordinator needs.
   RunRecord record() const { return progress_.record(settings_, now_); }
 
-  /// True if nodes are connected that would continue without the host.
+  /// Returns true if connected nodes would continue without the host.
   bool has_nodes() const { return roster_.present() > 0; }
 
-  /// Returns null until the run has ended.
+  /// Returns the outcome; null until the run has ended.
   const RunOutcome* outcome() const;
   int round() const { return progress_.round(); }
   int restarts_used() const { return progress_.restarts.restarts; }
@@ -100,11 +100,11 @@ class Coordination {
   using Member = Roster::Member;
   using Workers = Roster::Workers;
 
-  // The phases, each with the state that has a meaning only in it.
+  // The phases. Each has the state that is used only in it.
 
   /// Waits for nodes that can reach each other.
   struct Gathering {
-    Time end;                             ///< the run then ends for lack of nodes
+    Time end;                             ///< time at which the run ends for lack of nodes
     std::optional<Time> not_before{};     ///< end of the pause after a failed round
     std::optional<Time> last_call_end{};  ///< end of the wait for more than nodes_min nodes
     /// Pause before the next probe while too few nodes can reach each other; otherwise empty.
@@ -112,7 +112,7 @@ class Coordination {
   };
   /// The workers of the latest round run.
   struct Running {
-    std::optional<Time> barrier_end{};  ///< nodes that succeeded are released then
+    std::optional<Time> barrier_end{};  ///< time at which nodes that succeeded are released
   };
   /// Waits until no node has workers of the latest round.
   struct Stopping {
@@ -121,7 +121,7 @@ class Coordination {
   /// The nodes receive the outcome and disconnect.
   struct Finished {
     RunOutcome outcome;
-    Time end;  ///< nodes still connected are disconnected then
+    Time end;  ///< time at which remaining nodes are disconnected
   };
 
   template <typename Phase>
@@ -184,12 +184,12 @@ class Coordination {
   Time now_;
   std::variant<Gathering, Running, Stopping, Finished> phase_;
   RunProgress progress_;
-  RoundEnd round_end_;  ///< of the latest round
+  RoundEnd round_end_;  ///< end of the latest round
 
   Roster roster_;
   DuplicateAgents duplicates_;
   JoinWarnings warnings_;
-  FailoverState failover_;  ///< until this coordinator's first round
+  FailoverState failover_;  ///< used until this coordinator's first round
   FlappingNodes flapping_;
   Time no_stays_until_{};  ///< node losses before this time do not count as flapping
 

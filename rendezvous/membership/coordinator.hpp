@@ -21,11 +21,11 @@
 
 namespace ddprun::membership {
 
-/// Authority of a coordinator that can be replaced. By default unlimited, and nothing of the run
-/// outlives the coordinator.
+/// Authority of a coordinator that can be replaced. By default it is unlimited, and no state of the
+/// run outlives the coordinator.
 struct LeadershipTerm {
   std::optional<RunRecord> record{};  ///< from the previous coordinator
-  /// No decisions are made once this returns false.
+  /// Returns whether the authority lasts. No decisions are made once it returns false.
   std::function<bool()> is_held{};
   /// Persists state that must outlive the coordinator. Returns false on failure; later actions are
   /// then dropped.
@@ -59,24 +59,24 @@ class Coordinator {
   /// Ends the round and forms no other; another node will coordinate the run.
   void resign(const std::string& reason);
 
-  /// Returns when the run has an outcome and the agents have left or timed out; or when no node has
-  /// workers after resign(); or on failure.
+  /// Returns when the run has an outcome and the agents have left or timed out, when no node has
+  /// workers after resign(), or on failure.
   boost::asio::awaitable<void> wait_until_over();
 
-  /// True if wait_until_over() would return immediately.
+  /// Returns true if wait_until_over() would return immediately.
   bool is_over() const;
 
-  /// Reason why the coordinator failed, such as lack of memory; all connections are then closed.
-  /// Null if it has not failed.
+  /// Returns the reason why the coordinator failed, such as lack of memory; null if it has not.
+  /// After a failure all connections are closed.
   std::exception_ptr failure() const;
 
-  /// True if a joined node is connected from this address.
+  /// Returns true if a joined node is connected from this address.
   bool has_node_at(const std::string& address) const;
 
   /// Returns the refused nodes and reasons, one line each, for the end of the run.
   std::vector<std::string> refusals() const;
 
-  /// True if nodes are connected that continue the run.
+  /// Returns true if nodes that continue the run are connected.
   bool has_nodes() const;
 
  private:

@@ -18,8 +18,8 @@ namespace ddprun::membership {
 class CoordinatorServer {
  public:
   /// Listens; connections are served after begin(). `store_port` is used only in a run with a
-  /// secret; 0: chosen by the kernel. Throws Error if it cannot listen, Error{Errc::usage} if only
-  /// the store cannot.
+  /// secret; 0: the kernel chooses. Throws Error if it cannot listen, and Error{Errc::usage} if
+  /// only the store cannot.
   CoordinatorServer(boost::asio::any_io_executor executor, const StoreEndpoint& address,
                     Admission admission, std::uint16_t store_port, Log log);
   CoordinatorServer(const CoordinatorServer&) = delete;
@@ -27,7 +27,7 @@ class CoordinatorServer {
 
   void begin(Settings settings, LeadershipTerm term);
 
-  /// Port of the coordinator.
+  /// Returns the port of the coordinator.
   std::uint16_t port() const { return agents_ ? agents_->endpoint().port : store_port(); }
 
   std::uint16_t store_port() const { return store_->endpoint().port; }

@@ -136,7 +136,7 @@ bool CoordinatorDialogue::take_greeting() {
   prologue_ = cut(greeting->bytes);
   stage_ = Stage::mode;
   if (greeting->is_malformed) {
-    // `opening_` is unchanged: cut() consumes nothing of a malformed greeting.
+    // `opening_` is unchanged, because cut() consumes nothing from a malformed greeting.
     end(is_store_client(opening_) ? std::string("is a client of PyTorch's store; ") + kNoTorchrun
                                   : "did not greet as an agent does");
   } else if (const auto objection = objection_to_version(greeting->version)) {

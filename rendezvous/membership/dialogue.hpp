@@ -1,9 +1,9 @@
-// Protocol of one connection between an agent and the coordinator, for either side: greeting; in a
-// run with a secret, mutual authentication and sealing; then messages. Accepts bytes in pieces of
-// any size; no I/O. See docs/agents_protocol.md.
+// Protocol of a connection between an agent and the coordinator, for both sides: a greeting, mutual
+// authentication and sealing in a run with a secret, then messages. Accepts bytes in pieces of any
+// size; no I/O. See docs/agents_protocol.md.
 //
-// Before the peer is authenticated, its frames have fixed sizes, and each leads only to an answer
-// of a fixed size.
+// Before the peer is authenticated, its frames have fixed sizes, and each frame causes only a
+// response of a fixed size.
 #pragma once
 
 #include "rendezvous/membership/codec.hpp"
@@ -54,7 +54,7 @@ class MessageStream {
     }
   }
 
-  /// Empty if the input is valid so far.
+  /// Returns the problem with the input; empty if it is valid so far.
   const std::string& problem() const {
     return reader_.is_malformed() || !unsealer_ ? reader_.problem() : unsealer_->problem();
   }
@@ -71,35 +71,35 @@ class AgentDialogue {
   /// security::kDigestBytes random bytes, used for this connection only.
   AgentDialogue(const security::Secret* secret, const std::string& run_id, std::string_view nonce);
 
-  /// Sends once the peer is authenticated; immediately in an open run.
+  /// Sends the message once the peer is authenticated; immediately in an open run.
   void send(const NodeMessage& message);
 
   void feed(std::string_view bytes);
 
-  /// What is to be sent now, also after a problem; gone afterwards.
+  /// Removes and returns the bytes to send now, also after a problem.
   std::string take_outgoing() { return std::exchange(outgoing_, {}); }
 
   /// Returns the next message. An unauthenticated peer can only send Refused; a failed
   /// authentication yields a Refused with the reason.
   std::optional<CoordinatorMessage> next();
 
-  /// True in an open run, and once the peer has proved that it knows the secret.
+  /// Returns true in an open run, and once the peer has proven that it knows the secret.
   bool is_proven() const { return !handshake_; }
 
-  /// Reason why no more messages follow, as a predicate of the peer; empty if more may follow.
+  /// Returns why no more messages follow, as a predicate of the peer; empty if more may follow.
   std::string problem() const;
 
-  /// First bytes from the peer, at most kFirstBytesMax.
+  /// Returns the first bytes from the peer, at most kFirstBytesMax.
   const std::string& first_bytes() const { return first_bytes_; }
 
  private:
   std::optional<CoordinatorMessage> next_unproven();
   std::optional<CoordinatorMessage> take_challenge();
 
-  std::optional<security::AgentHandshake> handshake_;  ///< until the peer is authenticated
+  std::optional<security::AgentHandshake> handshake_;  ///< set until the peer is authenticated
   std::string opening_;                                ///< received handshake bytes
   std::vector<NodeMessage> pending_;                   ///< messages to send after authentication
-  std::string first_bytes_;                            ///< to recognise other programs
+  std::string first_bytes_;                            ///< for recognising other programs
   MessageStream<CoordinatorMessage, NodeMessage> stream_{kMessageBytesMax};
   std::string outgoing_;
   std::string problem_;
@@ -114,19 +114,19 @@ class CoordinatorDialogue {
 
   void feed(std::string_view bytes);
 
-  /// What is to be sent now, also after a problem; gone afterwards.
+  /// Removes and returns the bytes to send now, also after a problem.
   std::string take_outgoing() { return std::exchange(outgoing_, {}); }
 
   /// Returns the next message of the agent.
   std::optional<NodeMessage> next() { return stream_.next(); }
 
-  /// True once the agent has sent its greeting and, in a run with a secret, authenticated.
+  /// Returns true once the agent has sent its greeting and, with a secret, authenticated.
   bool is_introduced() const { return stage_ == Stage::messages; }
 
   /// Allows messages of up to kMessageBytesMax, for a node that has joined.
   void allow_long_messages() { stream_.allow(kMessageBytesMax); }
 
-  /// Reason why no more messages follow, as a predicate of the agent; empty if more may follow.
+  /// Returns why no more messages follow, as a predicate of the agent; empty if more may follow.
   const std::string& problem() const { return problem_.empty() ? stream_.problem() : problem_; }
 
   /// Reason why the agent was refused before its first message, as sent to it; empty if it was not.
@@ -135,7 +135,7 @@ class CoordinatorDialogue {
  private:
   enum class Stage : std::uint8_t { greeting, mode, hello, proof, messages, ended };
 
-  // Each consumes its part of opening_ and returns false if it is incomplete.
+  // These functions consume their part of opening_. They return false if it is incomplete.
   bool take_greeting();
   bool take_mode();
   bool take_hello();

@@ -19,8 +19,8 @@ class DuplicateAgents {
   explicit DuplicateAgents(std::chrono::milliseconds pause) : pause_(pause) {}
 
   struct Claim {
-    bool must_wait = false;  ///< false: the agent is refused
-    std::string reason;      ///< for its operator
+    bool must_wait = false;  ///< false if the agent is refused
+    std::string reason;      ///< reason for the agent's operator
   };
 
   /// Decides about an agent that requests the rank of a connected one, and adds it if it must wait.
@@ -38,14 +38,14 @@ class DuplicateAgents {
   std::vector<std::pair<NodeId, std::string>> take_due_notices(Time now);
 
   struct ContentionResult {
-    std::vector<std::pair<NodeId, Join>> free{};  ///< the former agent is lost
-    /// the former agent is lost, but the request is old
+    std::vector<std::pair<NodeId, Join>> free{};  ///< agents whose former agent is lost
+    /// agents whose former agent is lost, but whose request is old
     std::vector<std::pair<NodeId, Join>> late{};
-    std::vector<std::pair<NodeId, Join>> refused{};  ///< the former agent is alive
+    std::vector<std::pair<NodeId, Join>> refused{};  ///< agents whose former agent is alive
   };
 
-  /// Removes and returns the agents whose claim is decided. `lease` is that of members, which send
-  /// several heartbeats in it. A leaving member is treated as neither alive nor lost.
+  /// Removes and returns the agents whose claim is decided. `lease` is the lease of members, which
+  /// send several heartbeats per lease. Leaving members count neither as alive nor as lost.
   ContentionResult resolve(const Roster& roster, std::chrono::milliseconds lease, Time now);
 
   /// Returns why an agent is refused after its wait.

@@ -13,7 +13,7 @@
 
 namespace ddprun::membership {
 
-/// A node that took part in a round, and its agent then.
+/// A node that took part in a round, and its agent at that time.
 struct PastNode {
   std::string name;
   std::uint64_t instance = 0;  ///< as in Join
@@ -25,16 +25,16 @@ struct RunRecord {
   int round = -1;  ///< latest round
   int rounds_formed = 0;
   std::vector<PastNode> nodes{};  ///< nodes of that round, by node rank
-  PastNode host{};  ///< node of the coordinator that wrote this; may have had no workers
+  PastNode host{};                ///< node of the coordinator that wrote the record
   int restarts = 0;
   int fast_failures = 0;
-  /// At least the lease of each node that may have workers of that round.
+  /// Upper bound of the leases of all nodes that may have workers of that round.
   std::chrono::milliseconds lease{0};
 
-  // Clocks of different machines are not comparable, so times are stored as ages at the time of
-  // writing, or earlier. Nodes of the round report the time since they were notified of it, which
-  // bounds the time since the writing from below. Restarts therefore appear younger than they are,
-  // never older, and are not forgotten too early.
+  // Clocks of different machines are not comparable, so times are stored as ages at or before the
+  // time of writing. Nodes report the time since they were notified of the round, which is a lower
+  // bound of the time since the writing. Restarts therefore appear younger than they are, never
+  // older, and are not forgotten too early.
   std::chrono::milliseconds since_round{0};
   /// ages of the restarts that may still count
   std::vector<std::chrono::milliseconds> restart_ages{};

@@ -1,5 +1,5 @@
-// Interface of a backend to a process group: run an operation, allocate memory, stop. One object is
-// one rank of one group.
+// Interface of a backend for process groups: runs operations, allocates memory, aborts. One object
+// is one rank of one group.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -41,9 +41,9 @@ struct Operation {
   ReduceOp op = ReduceOp::sum;
   int peer = 0;  ///< root, or the other rank of a send or recv
   int tag = 0;
-  std::uint64_t sequence = 0;  ///< position in the group's call order
+  std::uint64_t sequence = 0;  ///< index in the group's call order
   std::uint64_t number =
-      0;  ///< index among the group's collectives; for a message, of the next one
+      0;  ///< index among the group's collectives; for a message, index of the next one
   /// For device buffers: DeviceQueue::mark() of the caller's stream at the call.
   void* mark = nullptr;
 };
@@ -80,32 +80,32 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  /// First and last call, by the group's communication thread; its end is the end of this rank for
-  /// the others. enter() connects to the other ranks and blocks.
+  /// The group's communication thread calls enter() first and leave() last; for the other ranks,
+  /// the end of the thread is the end of this rank. enter() connects to the other ranks and blocks.
   virtual void enter(Deadline deadline) = 0;
   virtual void leave() noexcept = 0;
 
-  /// Runs `operation`. Blocks. One call at a time, from any thread. After an exception only leave()
-  /// may be called.
+  /// Runs `operation` and blocks until it ends. One call at a time, from any thread. After an
+  /// exception, only leave() may be called.
   virtual void run(const Operation& operation, Deadline deadline) = 0;
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
-  /// Returns why the current collective has not ended: "rank(s) 2 had not entered it"; empty if
-  /// unknown. Any thread, during run().
+  /// Returns why the current collective has not ended, such as "rank(s) 2 had not entered it";
+  /// empty if unknown. Called by any thread during run().
   virtual std::string stall_reason() const = 0;
 
-  /// Makes run() fail on all ranks. Any thread.
+  /// Makes run() fail on all ranks. May be called by any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Runs collectives on device buffers in place of run(); null if they are not supported.
+  /// Returns the queue that runs collectives on device buffers; null if they are not supported.
   virtual DeviceQueue* device_queue() { return nullptr; }
 };
 
 /// A backend that detects failures outside of run(), for backends that do not.
 class WatchfulBackend : public Backend {
  public:
-  /// Throws like run() if a rank has died or the group has failed. Any thread, after enter().
+  /// Throws like run() if a rank has died or the group has failed. Thread-safe after enter().
   virtual void check() const = 0;
 };
 

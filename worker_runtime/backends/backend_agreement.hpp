@@ -1,4 +1,4 @@
-// The check that all ranks of a group create it with the same backend, by a key in the store.
+// Checks through a key in the store that all ranks create a group with the same backend.
 #pragma once
 
 #include "worker_runtime/backends/rank_names.hpp"
@@ -21,7 +21,7 @@ class BackendAgreement {
   };
 
   /// Sets the key to this rank's backend unless another rank has set it. Throws Error{Errc::usage}
-  /// if that rank's backend is another one.
+  /// if that rank uses a different backend.
   BackendAgreement(Store& store, const Member& member, Deadline deadline);
   BackendAgreement(const BackendAgreement&) = delete;
   BackendAgreement& operator=(const BackendAgreement&) = delete;
@@ -29,8 +29,8 @@ class BackendAgreement {
   /// backend.
   ~BackendAgreement();
 
-  /// To be called on rank 0 when all ranks have created the group, and on the others at any time.
-  /// Rank 0 erases the key.
+  /// Must be called on rank 0 when all ranks have created the group, and on other ranks at any
+  /// time. Rank 0 erases the key.
   void end(Store& store, Deadline deadline);
 
  private:

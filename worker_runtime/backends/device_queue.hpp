@@ -21,7 +21,7 @@ class DeviceQueue {
   DeviceQueue& operator=(const DeviceQueue&) = delete;
   virtual ~DeviceQueue() = default;
 
-  /// Device of this rank.
+  /// Returns the device of this rank.
   virtual const Device& device() const = 0;
 
   /// Records the position of `stream`, for Operation::mark. Any thread. The first call of this
@@ -48,8 +48,8 @@ class DeviceQueue {
   /// if it cannot be captured; after another exception as launch().
   virtual std::uint64_t capture(const Operation& operation, void* stream, Deadline deadline) = 0;
 
-  /// Throws if the group or NCCL has failed. For graphs with captured operations, which the program
-  /// launches.
+  /// Throws if the group or NCCL has failed. Used for graphs with captured operations that the
+  /// program launches.
   virtual void watch() = 0;
 
   // Any thread:
@@ -71,11 +71,11 @@ class DeviceQueue {
 
   // The following functions are asynchronous on `stream`.
 
-  /// to[i] = from[i] * scale in each piece, as cuda::KernelCalls::convert().
+  /// Sets to[i] = from[i] * scale in each piece, like cuda::KernelCalls::convert().
   virtual void convert(std::span<const DevicePiece> pieces, DataType from, DataType to,
                        double scale, void* stream) = 0;
 
-  /// to[i] += from[i] in each piece, as cuda::KernelCalls::add().
+  /// Adds to[i] += from[i] in each piece, like cuda::KernelCalls::add().
   virtual void add(std::span<const DevicePiece> pieces, DataType from, void* stream) = 0;
 
   /// Zeroes `bytes` at `memory`.
@@ -88,7 +88,7 @@ class DeviceQueue {
   /// launch() and watch(), after which streams stop waiting.
   virtual void await(void* mark, Deadline deadline) = 0;
 
-  /// Copies to or from the device, independently of other streams. Blocks.
+  /// Copies to or from the device, independently of other streams. Blocks until it is done.
   virtual void copy(void* to, const void* from, std::size_t bytes, Deadline deadline) = 0;
 };
 

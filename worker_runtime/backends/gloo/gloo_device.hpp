@@ -1,4 +1,4 @@
-// Gloo's TCP transport with waits that can be ended: closing its connections wakes no local thread.
+// Gloo's TCP transport with waits that can be ended; closing connections wakes no local thread.
 #pragma once
 
 #include <gloo/transport/tcp/device.h>

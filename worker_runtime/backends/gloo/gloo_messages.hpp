@@ -1,6 +1,6 @@
-// Point-to-point messages over Gloo. A send of Gloo completes when the receiver has requested the
-// message, one of ProcessGroup when it has been copied, so that two ranks may send to each other
-// first. So messages are copied, and kept until Gloo has sent them.
+// Point-to-point messages over Gloo. A Gloo send completes when the receiver has requested the
+// message; a ProcessGroup send must complete when it is copied, so that two ranks may both send
+// first. Therefore messages are copied and kept until Gloo has sent them.
 #pragma once
 
 #include <ddprun/buffer.hpp>

@@ -17,7 +17,7 @@ std::chrono::milliseconds gloo_timeout(Deadline deadline);
 
 class GlooStore : public gloo::rendezvous::Store {
  public:
-  /// All keys begin with "`prefix`/". `deadline` applies to all calls.
+  /// Prepends "`prefix`/" to all keys. `deadline` applies to all calls.
   GlooStore(ddprun::Store& store, std::string prefix, Deadline deadline);
 
   /// Returns the address of this machine in its connection to the store.

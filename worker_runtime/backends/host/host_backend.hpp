@@ -13,7 +13,7 @@
 
 namespace ddprun {
 
-/// Returns why the workers of `env` have no store; empty if they have or need none.
+/// Returns why the workers of `env` have no store; empty if they have one or need none.
 std::string store_missing_reason(const WorkerEnv& env);
 
 /// Returns why the host backend cannot be used for the workers of `env`; empty if it can.

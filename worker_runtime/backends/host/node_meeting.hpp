@@ -1,5 +1,5 @@
-// Discovery of the workers of several nodes: each publishes its listening addresses and its node in
-// the store, from which all derive the same layout. Blocking.
+// Discovery of workers on several nodes. Each worker publishes its listening addresses and its node
+// in the store; all workers derive the same layout from them. Blocking.
 #pragma once
 
 #include "rendezvous/base/hmac.hpp"
@@ -28,12 +28,12 @@ struct Presence {
   bool operator==(const Presence&) const = default;
 };
 
-/// Encodes with an HMAC under `key` that also covers `rank`.
+/// Encodes `presence` with an HMAC under `key` that also covers `rank`.
 std::string encode(const Presence& presence, int rank, const Digest& key);
-/// Throws Error{Errc::protocol} if `text` is malformed or its HMAC is wrong.
+/// Decodes `text`. Throws Error{Errc::protocol} if it is malformed or its HMAC is wrong.
 Presence decode_presence(const std::string& text, int rank, const Digest& key);
 
-/// Throws Error{Errc::usage} unless the ranks of each node are contiguous.
+/// Returns the layout. Throws Error{Errc::usage} unless the ranks of each node are contiguous.
 collectives::NodeLayout layout_of(const std::vector<Presence>& workers);
 
 struct NodeMeeting {

@@ -25,8 +25,8 @@
 
 namespace ddprun::host {
 
-/// Up to this size one rank of each node sends all data to every other node in one step; above it,
-/// all lanes share the work in two steps.
+/// Maximum size for which one rank of each node sends all data to every other node in one step. For
+/// larger sizes, all lanes share the work in two steps.
 inline constexpr std::size_t kOneStepBytes = 16 << 10;
 
 struct NodesOptions {

@@ -27,7 +27,7 @@ struct Call {
   std::byte* input() const { return static_cast<std::byte*>(operation.input.data); }
   std::byte* output() const { return static_cast<std::byte*>(operation.output.data); }
 
-  /// True if another rank needs this rank's input.
+  /// Returns true if another rank needs this rank's input.
   bool contributes(int rank) const;
 };
 
@@ -40,7 +40,7 @@ std::uint64_t digest_of(const Call& call);
 /// Returns true if two ranks made the same call.
 bool is_same_call(const CallHeader& a, const CallHeader& b);
 
-/// "all_reduce(100 x float32, sum)".
+/// Returns text such as "all_reduce(100 x float32, sum)".
 std::string describe(const CallHeader& header);
 
 }  // namespace ddprun::shared_memory

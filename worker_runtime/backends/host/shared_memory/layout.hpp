@@ -28,9 +28,9 @@ inline constexpr int kRanksMax = kLocalWorkersMax;
 inline constexpr std::size_t kPieceBytes = 32 << 10;
 /// Number of pieces in a pipe, so that a piece is free when its rank may write it: see staged.cpp.
 inline constexpr std::size_t kPieces = 8;
-/// Up to this size every rank reduces all data itself, with one synchronisation instead of two.
+/// Maximum size up to which every rank reduces all data, with one synchronisation instead of two.
 inline constexpr std::size_t kInlineBytes = 2 << 10;
-/// Up to this size the data is in the cache line that announces it.
+/// Maximum size up to which the data is in the cache line that announces it.
 inline constexpr std::size_t kTinyBytes = 40;
 /// Maximum number of undelivered messages between two ranks, beyond which send blocks.
 inline constexpr std::uint64_t kMailboxMessages = 32;
@@ -62,7 +62,7 @@ enum class FailureKind : std::uint32_t { none, died, left, aborted, timeout, mis
 struct Failure {
   Word claim;         ///< rank + 1 of the writer, set before the record is written
   Word word;          ///< futex: a FailureKind once the record is complete
-  std::int32_t rank;  ///< among all workers
+  std::int32_t rank;  ///< rank among all workers
   std::array<char, kFailureTextBytes + 1> text;
 };
 
@@ -86,15 +86,15 @@ struct RankLine {
 
   Counter& step(std::uint64_t round) { return steps[round % 2]; }
 
-  /// glibc keeps the futex word of a mutex first.
+  /// Returns the futex word of the mutex, which is glibc's first field.
   Word& life_word() { return *reinterpret_cast<Word*>(&life); }
 };
 
 /// Published form of a rank's call.
 struct CallHeader {
   std::uint64_t sequence;
-  std::uint64_t elements;  ///< of one rank's part
-  std::int64_t input;      ///< its distance from the start of the shared memory
+  std::uint64_t elements;  ///< elements of one rank's part
+  std::int64_t input;      ///< offset of the input in the shared memory
   std::int32_t peer;
   Collective collective;
   DataType type;
@@ -119,7 +119,7 @@ struct Pipe {
 
 /// A message in the sender's arena.
 struct Envelope {
-  std::uint64_t offset;  ///< of its Parcel in the shared memory
+  std::uint64_t offset;  ///< offset of its Parcel in the shared memory
   std::uint64_t elements;
   std::int32_t tag;
   DataType type;
@@ -127,8 +127,8 @@ struct Envelope {
 
 struct Mailbox {
   Counter sent;      ///< written by the sender
-  Counter taken;     ///< by the receiver: envelopes read
-  Counter released;  ///< by the receiver: parcels no longer needed
+  Counter taken;     ///< envelopes read; written by the receiver
+  Counter released;  ///< parcels no longer needed; written by the receiver
   std::array<Envelope, kMailboxMessages> envelopes;
 };
 

@@ -11,8 +11,8 @@ namespace ddprun::shared_memory {
 /// Limits in bytes; SIZE_MAX: none.
 struct MemoryLimits {
   std::size_t machine = SIZE_MAX;        ///< physical memory
-  std::size_t file = SIZE_MAX;           ///< of one file, a memfd included (ulimit -f)
-  std::size_t address_space = SIZE_MAX;  ///< left to be mapped (ulimit -v)
+  std::size_t file = SIZE_MAX;           ///< size of a file, including a memfd (ulimit -f)
+  std::size_t address_space = SIZE_MAX;  ///< unused address space (ulimit -v)
 };
 
 MemoryLimits memory_limits();

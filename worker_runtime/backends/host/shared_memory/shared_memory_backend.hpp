@@ -31,7 +31,7 @@ namespace ddprun::shared_memory {
 /// Buffers of a rank that other ranks can access.
 enum class Reach {
   arenas,      ///< buffers in arenas: the ranks are processes
-  everything,  ///< all: the ranks are threads of one process
+  everything,  ///< all buffers: the ranks are threads of one process
 };
 
 class SharedMemoryBackend final : public WatchfulBackend {
@@ -55,12 +55,12 @@ class SharedMemoryBackend final : public WatchfulBackend {
   /// `group_ranks`, and checks that their calls are equal. Root and counts are those of the whole
   /// group.
   void begin(const Operation& whole, int group_ranks, Deadline deadline);
-  /// Runs a step of it among the ranks of this node, which are numbered from 0.
+  /// Runs a step of the collective among the ranks of this node, which are numbered from 0.
   void run_part(const Operation& part, Deadline deadline);
   const Sync& sync() const { return sync_; }
   /// Like allocate(); null if the arena is full.
   std::shared_ptr<void> try_allocate(std::size_t bytes);
-  /// Number of collectives begun.
+  /// Returns the number of collectives begun.
   std::uint64_t collectives() const { return collectives_; }
 
  private:
@@ -119,10 +119,10 @@ class SharedMemoryBackend final : public WatchfulBackend {
   Reach reach_;
   Sync sync_;
   Messages messages_;
-  std::uint64_t collectives_ = 0;    ///< begun so far
-  std::optional<CallHeader> whole_;  ///< what begin() began last
-  std::uint64_t round_ = 0;          ///< rounds begun so far, over all collectives
-  std::uint64_t pieces_ = 0;         ///< passed through each pipe before this collective
+  std::uint64_t collectives_ = 0;    ///< number of collectives begun
+  std::optional<CallHeader> whole_;  ///< last collective started by begin()
+  std::uint64_t round_ = 0;          ///< number of rounds begun in all collectives
+  std::uint64_t pieces_ = 0;         ///< pieces passed through each pipe before
 };
 
 }  // namespace ddprun::shared_memory

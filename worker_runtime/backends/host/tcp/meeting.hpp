@@ -57,21 +57,20 @@ class PeerMeeting {
     Answer answer;
     std::size_t received = 0;  ///< bytes of `answer`
     int unanswered = 0;        ///< number of connections to this address that the listener closed
-    std::optional<Deadline> next_attempt =
-        {};                     ///< time of the next attempt at this address, without a socket
-    std::string problems = {};  ///< errors of earlier addresses
+    std::optional<Deadline> next_attempt = {};  ///< time of the next attempt; only without a socket
+    std::string problems = {};                  ///< errors of earlier addresses
   };
   /// An incoming connection that has not authenticated.
   struct UnauthenticatedPeer {
     Socket socket;
     Deadline deadline;
     Deadline
-        hello_deadline;  ///< later it may be closed for a new connection if its hello is missing
+        hello_deadline;  ///< time after which a new connection may replace a peer without hello
     Hello hello = {};
-    std::size_t hello_bytes = 0;  ///< received
-    Hello answer = {};            ///< sent after the hello has arrived
+    std::size_t hello_bytes = 0;  ///< bytes of `hello` received
+    Hello answer = {};            ///< answer, sent after the hello has arrived
     Digest proof = {};
-    std::size_t proof_bytes = 0;  ///< received
+    std::size_t proof_bytes = 0;  ///< bytes of `proof` received
   };
 
   void try_address(Outgoing& call);
