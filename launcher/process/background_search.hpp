@@ -1,5 +1,5 @@
 // A search among processes that may block, for example on the memory map of a process that hangs in
-// the kernel. Runs on the agent's thread, the search on its own thread.
+// the kernel. Runs on the agent's thread; the search has a separate thread.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -17,8 +17,8 @@ class BackgroundSearch {
   using Pids = std::vector<pid_t>;
 
   /// Starts `search` and calls `on_end` on the executor with its result, or with an empty vector if
-  /// it throws. `search` owns its data: it continues if this object is destroyed first, and
-  /// `on_end` is then not called. `on_end` may destroy this object. Throws a std::exception if the
+  /// it throws. `on_end` may destroy this object. `search` must own its data: if this object is
+  /// destroyed first, it continues and `on_end` is not called. Throws a std::exception if the
   /// search cannot be started.
   BackgroundSearch(const boost::asio::any_io_executor& executor, std::function<Pids()> search,
                    std::function<void(Pids)> on_end);

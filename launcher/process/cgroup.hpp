@@ -32,8 +32,8 @@ class Cgroup {
   /// A process left by an earlier run.
   struct Stale {
     pid_t pid = -1;
-    std::string name;      ///< of the executable; empty if unknown
-    bool is_left = false;  ///< still running at the deadline
+    std::string name;      ///< name of the executable; empty: unknown
+    bool is_left = false;  ///< the process still runs at the deadline
   };
 
   /// Kills the processes of earlier runs whose agent has ended, in cgroups below that of this
@@ -47,10 +47,10 @@ class Cgroup {
 
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// The folder's descriptor, for CLONE_INTO_CGROUP.
+  /// Returns the folder's descriptor, for CLONE_INTO_CGROUP.
   int fd() const { return fd_; }
 
-  /// Returns the processes of this cgroup and of those below it.
+  /// Returns the processes of this cgroup and its descendants.
   std::vector<pid_t> members() const;
 
   /// Returns true if all members are frozen.
@@ -59,29 +59,29 @@ class Cgroup {
   /// Returns true if there are members, including exiting ones.
   bool is_populated() const;
 
-  /// Returns true if there is no process; false also if that cannot be read.
+  /// Returns true if there is no process; false also if this cannot be determined.
   bool is_empty() const;
 
   /// Returns a descriptor for has_event(), which reports POLLPRI after a change.
   UniqueFd open_events() const;
 
-  /// Returns true if the cgroup's events file has `event`, for example kPopulated, as set.
+  /// Returns true if `event`, such as kPopulated, is set in the cgroup's events file.
   static bool has_event(const UniqueFd& events, std::string_view event);
 
   static constexpr std::string_view kPopulated = "populated 1";
 
-  /// Returns when there are no members, or at the deadline.
+  /// Blocks until there are no members, or until the deadline.
   void wait_until_empty(Deadline deadline) const;
 
   /// Sends SIGKILL to all members at once. Returns false if the kernel does not support it (before
   /// 5.14).
   bool kill() const noexcept;
 
-  /// Freezes or thaws all members. Waits until they are frozen, at most until the deadline.
+  /// Freezes or thaws all members. Waits until they are frozen or the deadline passes.
   void freeze(Deadline deadline) const;
   void thaw() const noexcept;
 
-  /// Removes this cgroup and those below it; succeeds only for empty ones.
+  /// Removes this cgroup and its descendants. Succeeds only if all are empty.
   void remove() const noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// Tracks all processes of a run, so that none survives it: neither descendants in their own
+// Tracks all processes of a run, so that no process survives the run: neither descendants in other
 // sessions nor, if the agent is killed, any process.
 //
 // Uses three mechanisms. A cgroup for the run, where permitted: each fork inherits the membership,
@@ -25,7 +25,7 @@
 
 namespace ddprun {
 
-/// How descendants are found.
+/// Methods of finding descendants.
 enum class ContainmentMode {
   automatic,  ///< a cgroup if available, otherwise the marker
   cgroup,     ///< a cgroup; the constructor throws Error{Errc::system} if unavailable
@@ -34,9 +34,9 @@ enum class ContainmentMode {
 
 struct ContainmentSettings {
   ContainmentMode mode = ContainmentMode::automatic;
-  /// Removed by the guardian if the agent dies first; empty: none.
+  /// Folder that the guardian removes if the agent dies first; empty: none.
   std::filesystem::path temporary_folder{};
-  int temporary_folder_fd = -1;  ///< of the same folder; outlives the containment
+  int temporary_folder_fd = -1;  ///< descriptor of this folder; outlives the containment
   /// Path of ddprun, for the guardian; empty: ddprun in the folder of this program.
   std::string program{};
 };
@@ -59,25 +59,25 @@ class Containment {
   /// Returns true if reap_orphans() must be called when a child has ended.
   bool is_parent_of_orphans() const;
 
-  /// The guardian's PID, which is reaped only by the destructor or replace_guardian().
+  /// Returns the guardian's PID. Only the destructor and replace_guardian() reap it.
   pid_t guardian_pid() const;
 
-  /// Readable when the guardian has ended. Valid until replace_guardian().
+  /// Returns a descriptor that is readable once the guardian has ended, until replace_guardian().
   int guardian_pidfd() const;
 
   /// Starts another guardian instead of the current one, which may have ended. Throws
   /// Error{Errc::system} on failure.
   void replace_guardian();
 
-  /// Members alive at `end` are killed, even if this process is stopped then, unless another call
-  /// postpones that. After a call that is too late, the members of that time have been killed or
-  /// are being killed, and new ones are safe. Throws as replace_guardian().
+  /// Makes the guardian kill members alive at `end`, even if this process is stopped, unless
+  /// another call postpones it. After a call that is too late, the members of that time are killed
+  /// and new members are safe. Throws like replace_guardian().
   void guard_until(Deadline::Clock::time_point end);
 
-  /// Path of ddprun.
+  /// Returns the path of ddprun.
   const std::string& program() const;
 
-  /// Variable that every worker's environment must contain.
+  /// Returns the variable that every worker's environment must contain.
   std::pair<std::string, std::string> marker() const;
 
   /// Returns a descriptor of the cgroup's directory to start workers in, or -1. Valid until the
@@ -91,19 +91,19 @@ class Containment {
   /// Sends SIGKILL to all members, atomically if there is a cgroup. Does not wait.
   void kill() const noexcept;
 
-  /// Sends SIGTERM to the members and adds their PIDs to `signalled`; does not wait. Members that
-  /// ignore SIGTERM are returned without signal: helpers that end after they have cleaned up after
-  /// a worker ignore it, such as the resource tracker of Python's multiprocessing. Members not
-  /// found by the deadline are skipped.
+  /// Sends SIGTERM to the members and adds their PIDs to `signalled`. Does not wait. Returns
+  /// members that ignore SIGTERM without a signal: helpers that clean up after a worker and then
+  /// end ignore it, such as the resource tracker of Python's multiprocessing. Skips members not
+  /// found by the deadline.
   PendingExits terminate(std::vector<pid_t>& signalled, Deadline deadline) const;
 
-  /// Stops all members and waits for that at most 1 s. thaw() continues the members that freeze()
-  /// has stopped.
+  /// Stops all members and waits at most 1 s until they are stopped. thaw() continues the members
+  /// that freeze() has stopped.
   void freeze();
   void thaw();
 
-  /// Sends SIGKILL to the current members and adds their PIDs to `killed`; does not wait. Members
-  /// may fork meanwhile, so call it until it returns nullopt: there are no members.
+  /// Sends SIGKILL to the current members and adds their PIDs to `killed`. Does not wait. Members
+  /// may fork meanwhile, so call it until it returns nullopt, which means that no members are left.
   std::optional<PendingExits> kill_round(std::vector<pid_t>& killed) const;
 
   /// Reaps orphans that have become the agent's children. `own`: children that other code reaps.

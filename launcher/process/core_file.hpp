@@ -9,7 +9,7 @@
 
 namespace ddprun {
 
-/// Values that the kernel substitutes in the name.
+/// Values that the kernel substitutes in the name of a core dump.
 struct CoreFacts {
   pid_t pid = 0;
   int signal = 0;
@@ -24,7 +24,7 @@ struct CoreFacts {
 std::optional<std::filesystem::path> core_file_name(std::string_view pattern, bool uses_pid,
                                                     const CoreFacts& facts);
 
-/// Returns the file if it exists.
+/// Returns the core dump if it exists.
 std::optional<std::filesystem::path> find_core_file(const CoreFacts& facts);
 
 }  // namespace ddprun

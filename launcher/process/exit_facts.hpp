@@ -30,7 +30,7 @@ class OutOfMemoryKills {
   void note_named(pid_t pid) { named_.insert(pid); }
   void note_counted(std::int64_t kills) { unclaimed_ += kills; }
 
-  /// Returns true if the SIGKILL of which `pid` died was an out-of-memory kill. Each counted kill
+  /// Returns true if the SIGKILL that killed `pid` was an out-of-memory kill. Each counted kill
   /// explains one death.
   bool claim(pid_t pid);
 

@@ -21,7 +21,7 @@ class GroupStacks {
  public:
   struct Hooks {
     std::function<void(StacksTaken)> on_taken;
-    std::function<void()> on_idle;  ///< all requests have been processed
+    std::function<void()> on_idle;  ///< called when all requests have been processed
   };
 
   /// The references outlive this object.
@@ -32,7 +32,7 @@ class GroupStacks {
   /// Takes stacks of workers that continue afterwards. `owner` keeps this object alive until then.
   void take(std::shared_ptr<const void> owner, StackMoment moment);
 
-  /// Takes stacks of workers that are to end, then calls `then`. Interrupts earlier requests.
+  /// Takes stacks of workers before they are stopped, then calls `then`. Interrupts other requests.
   void take_last(std::shared_ptr<const void> owner, StackMoment moment, std::function<void()> then);
 
   /// Returns true until `on_idle`.

@@ -1,11 +1,11 @@
-// A small process that cleans up if the agent dies without being able to. It waits on a pipe whose
-// only writer is the agent: the end of file is the agent's death, whatever its cause. If the run
-// depends on a lease, the agent sends its expiry through the pipe: at that time the guardian kills
-// the members even if the agent lives, since the agent may be stopped.
+// A small process that cleans up if the agent dies unexpectedly. It reads a pipe whose only writer
+// is the agent, so the end of file signals the agent's death from any cause. If the run depends on
+// a lease, the agent sends the lease's expiry through the pipe: at that time the guardian kills the
+// members even if the agent is alive, because the agent may be stopped.
 //
-// The guardian is ddprun itself, started under another name. It can therefore be started at any
-// time, also by a multi-threaded process, and shares only the descriptor of the temporary folder
-// with the agent. Its task is in the pipe before it starts.
+// The guardian is ddprun started under another name. It can therefore be started at any time, even
+// by a multi-threaded process, and shares only the descriptor of the temporary folder with the
+// agent. Its task is in the pipe before it starts.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -21,8 +21,8 @@ namespace ddprun {
 
 /// Task of the guardian.
 struct GuardianTask {
-  std::string word;                        ///< of the run's marker
-  std::filesystem::path cgroup;            ///< of the run; empty: none
+  std::string word;                        ///< value of the run's marker
+  std::filesystem::path cgroup;            ///< cgroup of the run; empty: none
   std::filesystem::path temporary_folder;  ///< empty: none
   int temporary_folder_fd = -1;  ///< descriptor of the same folder, above 2, not owned; -1: none
 
@@ -46,15 +46,15 @@ class Guardian {
   /// Error{Errc::system}.
   void start();
 
-  /// Makes the guardian kill the members at `end`, unless called again before. Returns false if it
-  /// may already have begun to, or cannot be reached; the caller must then start another guardian
-  /// before it starts new members.
+  /// Makes the guardian kill the members at `end`, unless called again earlier. Returns false if
+  /// the guardian may have begun to kill or cannot be reached; the caller must then start another
+  /// guardian before it starts new members.
   bool set_deadline(Clock::time_point end);
 
-  /// -1: not running.
+  /// Returns the guardian's PID; -1: not running.
   pid_t pid() const { return pid_; }
 
-  /// Readable when the guardian has ended.
+  /// Returns a descriptor that is readable once the guardian has ended.
   int pidfd() const { return pidfd_.get(); }
 
  private:
@@ -62,13 +62,13 @@ class Guardian {
 
   std::string program_;
   GuardianTask task_;
-  std::optional<Clock::time_point> end_;  ///< of the members; nullopt: with the agent
+  std::optional<Clock::time_point> end_;  ///< time to kill the members; nullopt: none
   pid_t pid_ = -1;
   UniqueFd pidfd_;
   UniqueFd pipe_;
 };
 
-/// Returns true if argv[0] is that of a guardian.
+/// Returns true if `name`, an argv[0], belongs to a guardian.
 bool is_guardian(std::string_view name);
 
 /// Main function of the guardian: waits for the end of standard input and cleans up. Returns the

@@ -7,8 +7,8 @@
 
 namespace ddprun {
 
-/// Opens standard streams that are closed, unblocks all signals and resets their dispositions.
-/// SIGHUP stays ignored (nohup), as do the signals of job control (a parent without a terminal).
+/// Opens closed standard streams, unblocks all signals and resets their dispositions. SIGHUP stays
+/// ignored (nohup), and so do job control signals (a parent without a terminal).
 void reset_inherited_state() noexcept;
 
 /// Raises the soft limit: each worker uses six descriptors during its start and one or two

@@ -13,9 +13,9 @@ namespace ddprun {
 
 /// State of one thread. Fields that this user may not read are empty.
 struct KernelWait {
-  char state = '\0';                 ///< as in /proc/PID/stat; '\0': no such process
-  std::string system_call{};         ///< e.g. "read"
-  std::string file{};                ///< of the descriptor in its first argument
+  char state = '\0';                 ///< state in /proc/PID/stat; '\0': no such process
+  std::string system_call{};         ///< name, such as "read"
+  std::string file{};                ///< file of the descriptor in the first argument
   std::string function{};            ///< kernel function, from /proc/PID/wchan
   std::vector<std::string> stack{};  ///< kernel functions, innermost first
 
@@ -29,10 +29,10 @@ KernelWait kernel_wait(pid_t pid);
 /// or similar.
 std::string describe(const KernelWait& wait);
 
-/// Returns "65 s after SIGKILL"; with a decimal below 10 s.
+/// Returns text such as "65 s after SIGKILL", with a decimal below 10 s.
 std::string after_sigkill(std::chrono::duration<double> time);
 
-/// Returns "process 17 (python3)", without the name if that cannot be read.
+/// Returns "process 17 (python3)", or without the name if it cannot be read.
 std::string process_and_name(pid_t pid);
 
 /// Number and first argument, from the text of /proc/PID/syscall; nullopt outside a system call.

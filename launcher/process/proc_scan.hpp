@@ -56,7 +56,7 @@ struct UserIds {
 /// three are. Returns nullopt if the text is malformed.
 std::optional<UserIds> user_of(std::string_view status_text);
 
-/// Returns nullopt also if there is no such process.
+/// Returns the user of a process; nullopt also if there is no such process.
 std::optional<UserIds> user_of(pid_t pid);
 
 /// Returns the name of the process' executable without its folder ("python3.11"); empty if
@@ -75,7 +75,7 @@ std::string thread_name(pid_t pid, pid_t thread);
 /// Returns a line for each thread: its name, its state and the kernel function in which it waits.
 std::string thread_states(pid_t pid);
 
-// Some 20,000 mappings. A process may have 65,530, most of which belong to no file.
+// Maximum bytes, for some 20,000 mappings. Processes may have 65,530, mostly without a file.
 inline constexpr std::size_t kMapsBytesMax = 2U << 20;
 
 /// Returns the text of /proc/PID/maps, at most kMapsBytesMax. Only the same user and privileged

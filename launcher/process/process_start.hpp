@@ -1,7 +1,7 @@
-// Starts a process, from its fork to its exec. Everything is prepared before the fork, and the
-// child executes raw system calls only. Does not manage the process afterwards (see
-// worker_process.hpp). Runs on a thread that outlives the process: the parent-death signal is bound
-// to that thread.
+// Starts a process, from fork to exec. Everything is prepared before the fork, and the child
+// makes only raw system calls. Does not manage the process afterwards (see worker_process.hpp).
+// Runs on a thread that outlives the process, because the parent-death signal is bound to that
+// thread.
 #pragma once
 
 #include "launcher/process/proc_scan.hpp"
@@ -16,7 +16,7 @@
 
 namespace ddprun {
 
-/// Steps of a start in order. The child executes those between fork and exec.
+/// Steps of a start, in order. The child executes the steps between fork and exec.
 enum class StartStep : int {
   files,  ///< folders, log files, pipes, the cgroup
   fork,
@@ -26,8 +26,8 @@ enum class StartStep : int {
   cgroup,            ///< enters the cgroup, if the kernel has not done so at the fork
   affinity,          ///< CPU affinity, and memory near those CPUs
   standard_streams,  ///< descriptors 0, 1 and 2
-  descriptors,       ///< closes all others
-  limits,            ///< of open files, memory and processor time
+  descriptors,       ///< closes all other descriptors
+  limits,            ///< limits of open files, memory and processor time
   folder,            ///< chdir
   user,              ///< switches to another user
   exec,
@@ -58,7 +58,7 @@ struct ProcessRequest {
   bool may_use_clone3 = true;     ///< false: simulates a kernel or seccomp filter without clone3
 };
 
-/// Why the exec of a process has not succeeded.
+/// Reason why the exec of a process has not succeeded.
 struct StartFailure {
   StartStep step = StartStep::exec;
   int error_number = 0;  ///< errno value; ETIMEDOUT: exec timed out

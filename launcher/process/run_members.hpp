@@ -26,18 +26,18 @@ struct OpenProcess {
   /// Returns false and sets errno if the process cannot be signalled.
   bool signal(int signal) const noexcept;
 
-  /// Returns true if it has ended (reaped or not).
+  /// Returns true if the process has ended (reaped or not).
   bool has_ended() const noexcept;
 };
 
-/// Returns nullopt if there is no such process, or no descriptor available.
+/// Returns nullopt if there is no such process or no descriptor is available.
 std::optional<OpenProcess> open_process(pid_t pid) noexcept;
 
 /// Signalled members whose end is pending.
 struct PendingExits {
   std::vector<OpenProcess> processes;     ///< each pidfd is readable when its process has ended
   std::optional<UniqueFd> cgroup_events;  ///< no longer Cgroup::kPopulated when all have ended
-  std::vector<pid_t> refusing;            ///< of other users; could not be signalled
+  std::vector<pid_t> refusing;            ///< members that could not be signalled
 
   /// Returns true if no end can be waited for.
   bool are_all_refusing() const;
@@ -67,7 +67,7 @@ class RunMembers {
   /// Must be called if another process may have killed the members.
   void note_kill() { has_killed_ = true; }
 
-  // The following are described in containment.hpp.
+  // See containment.hpp for the following functions.
   int cgroup_fd();
   std::vector<pid_t> members() const;
   void kill() const noexcept;
@@ -80,7 +80,7 @@ class RunMembers {
   /// Kills repeatedly until there are no members, or until the deadline. Blocks.
   void kill_until_none(Deadline deadline) const;
 
-  /// Succeeds only if the cgroup is empty.
+  /// Removes the cgroup. Succeeds only if it is empty.
   void remove_cgroup() const noexcept;
 
  private:
@@ -102,10 +102,10 @@ class RunMembers {
   std::optional<Cgroup> cgroup_;
   std::optional<Cgroup> start_cgroup_;  ///< child of cgroup_ for new processes, after a kill
   int start_cgroup_count_ = 0;
-  mutable bool has_killed_ = false;  ///< since the creation of the birthplace
-  std::vector<OpenProcess> frozen_;  ///< outside the cgroup, stopped by freeze()
+  mutable bool has_killed_ = false;  ///< members were killed since the last start_cgroup_
+  std::vector<OpenProcess> frozen_;  ///< processes outside the cgroup, stopped by freeze()
   bool is_parent_of_orphans_ = false;
-  mutable std::vector<pid_t> earlier_children_;  ///< of this process, from before the run
+  mutable std::vector<pid_t> earlier_children_;  ///< children from before the run
   int was_subreaper_ = 0;
   pid_t guardian_ = -1;
 };

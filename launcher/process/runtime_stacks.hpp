@@ -18,9 +18,9 @@ namespace ddprun {
 /// Maximum threads per worker; enough for a few large thread pools.
 inline constexpr std::size_t kStackThreadsMax = 256;
 
-/// Returns the stacks that the threads of `pid` have sent when all have responded or at the
-/// deadline, ordered by ID; empty if none did. `folder` is that of its error file. REQUIRES: the
-/// process handles the signal, and has not been reaped, so that its PID is not reused.
+/// Returns the stacks of the threads of `pid` that respond, ordered by ID, when all have responded
+/// or at the deadline; empty if none responds. `folder`: folder of its error file. REQUIRES: the
+/// process handles the signal and has not been reaped, so its PID is not reused.
 boost::asio::awaitable<std::vector<control::ThreadStack>> request_runtime_stacks(
     boost::asio::any_io_executor executor, pid_t pid, HeldPath folder, Deadline deadline);
 

@@ -39,10 +39,10 @@ class StackTaker {
   /// Ends the running captures soon, with the stacks found so far.
   void interrupt();
 
-  /// Ends the running captures at once.
+  /// Ends the running captures immediately.
   void kill() noexcept;
 
-  /// The running tools.
+  /// Returns the running tools.
   const ToolRunner& tools() const { return tools_; }
 
  private:

@@ -8,7 +8,7 @@
 
 namespace ddprun {
 
-/// Appends the stacks with a heading. Returns the error, or an empty text.
+/// Appends the stacks with a heading. Returns the error, or an empty text on success.
 std::string append_stacks(const HeldPath& file, const StacksTaken& taken);
 
 }  // namespace ddprun

@@ -7,20 +7,20 @@
 
 namespace ddprun {
 
-/// Longer than killed processes need to release their resources, or than a program takes to be
-/// copied; much shorter than workers on other nodes wait for a peer (join_timeout, 5 min).
+/// Time limit of retries. Killed processes release their resources earlier, and programs are copied
+/// earlier. Much shorter than workers on other nodes wait for a peer (join_timeout, 5 min).
 inline constexpr std::chrono::seconds kStartRetryLimit{10};
-/// First pause: most errors disappear once a process of the last attempt has been reaped.
+/// First pause. Most errors disappear once a process of the last attempt has been reaped.
 inline constexpr std::chrono::milliseconds kFirstStartPause{20};
-/// Maximum pause; each is twice the previous one.
+/// Maximum pause. Each pause is twice as long as the previous one.
 inline constexpr std::chrono::milliseconds kLongestStartPause{1000};
 
 /// A failed start of a worker, and the failures before it in the same attempt.
 struct FailedStart {
   StartFailure failure;
   bool is_restart = false;  ///< workers have already been started on this node in this run
-  int tries = 1;            ///< failed so far; at least 1
-  std::chrono::milliseconds elapsed{0};  ///< since the first failure
+  int tries = 1;            ///< number of failed starts; at least 1
+  std::chrono::milliseconds elapsed{0};  ///< time since the first failure
   std::chrono::milliseconds limit = kStartRetryLimit;
 };
 

@@ -7,8 +7,8 @@
 
 namespace ddprun {
 
-/// Schedulers send a stop signal more than once: with Slurm, the step and srun do, up to 35 ms
-/// apart.
+/// Time within which stop signals form one request. Schedulers send signals repeatedly: under
+/// Slurm, the step and srun both do, up to 35 ms apart.
 inline constexpr auto kOneStopRequest = std::chrono::seconds(2);
 
 class StopRequests {
@@ -25,7 +25,7 @@ class StopRequests {
     kill,      ///< further request: kill the workers
   };
 
-  /// A second SIGINT is a further request at any time: the user has typed Ctrl-C again.
+  /// Returns the meaning of a signal. A second SIGINT (Ctrl-C) is always a further request.
   Meaning take(int signal, Clock::time_point now) {
     const bool is_typed_again = signal == SIGINT && has_interrupt_;
     has_interrupt_ = has_interrupt_ || signal == SIGINT;

@@ -20,8 +20,8 @@ namespace ddprun {
 
 /// Result of a sweep.
 struct Swept {
-  std::vector<pid_t> ended;          ///< by SIGTERM or SIGKILL
-  std::vector<pid_t> left;           ///< could not be killed
+  std::vector<pid_t> ended;          ///< processes ended by SIGTERM or SIGKILL
+  std::vector<pid_t> left;           ///< processes that could not be killed
   std::vector<std::string> reports;  ///< for each in `left`: process and reason
 };
 
@@ -31,7 +31,7 @@ class Sweep {
         KilledLimits limits, Log log)
       : containment_(containment), wait_(executor), limits_(limits), log_(std::move(log)) {}
 
-  /// As WorkerGroup::sweep(). Does not wait for the processes in `abandoned`.
+  /// See WorkerGroup::sweep(). Does not wait for the processes in `abandoned`.
   boost::asio::awaitable<Swept> run(std::vector<pid_t> abandoned);
 
   /// Ends the wait after SIGTERM.

@@ -38,7 +38,7 @@ struct ToolRequest {
   std::uint64_t cpu_seconds_max = 0;   ///< 0: limit of this process
 };
 
-/// How to start a tool, or why not to.
+/// Condition and user for starting a tool.
 struct ToolStart {
   std::optional<UserIds> user{};  ///< can read the tool's environment; nullopt: this process' user
   std::string objection{};        ///< reason not to start the tool; empty: none
@@ -48,7 +48,7 @@ struct RunningTool;
 
 class ToolRunner {
  public:
-  /// Debuggers of programs with many symbols take some hundred MiB each.
+  /// Maximum running tools. Debuggers of programs with many symbols take some hundred MiB each.
   static constexpr std::size_t kToolsMax = 8;
 
   /// `containment` outlives the runner, and the runner its coroutines.

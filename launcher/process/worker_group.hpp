@@ -35,7 +35,7 @@ struct WorkerSpec {
   std::vector<std::string> removed_variables{};    ///< not inherited from the agent
   std::filesystem::path folder;                    ///< working directory; empty: the agent's
   std::vector<int> cpus;                           ///< affinity; empty: the agent's
-  int memory_node = -1;                            ///< preferred NUMA node; -1: as the agent's
+  int memory_node = -1;                            ///< preferred NUMA node; -1: the agent's policy
   std::uint64_t open_files_max = 0;                ///< soft limit; 0: the agent's
   StreamSpec standard_output;
   StreamSpec standard_error;
@@ -74,7 +74,7 @@ class WorkerGroup {
   /// pipe open).
   boost::asio::awaitable<WorkerEvent> next();
 
-  /// Sends `signal` to each live worker's process group, during start() when all are started.
+  /// Sends `signal` to the process groups of live workers; during start(), when all have started.
   void forward(int signal);
 
   /// Stops the workers: sends `signal` and SIGCONT to each process group now, and SIGKILL after
@@ -84,7 +84,7 @@ class WorkerGroup {
   /// if it does not end.
   void stop(int signal, std::chrono::milliseconds grace);
 
-  /// Ranks of the workers that have not ended.
+  /// Returns the ranks of the workers that have not ended.
   std::vector<int> running() const;
 
   /// Returns the collectives of each worker, including ended ones. Empty if no worker has a process

@@ -19,7 +19,7 @@ namespace ddprun {
 /// Exit code of a process whose status could not be read: never a success.
 inline constexpr int kUnknownExitCode = 255;
 
-/// How a process ended.
+/// End of a process.
 struct ProcessExit {
   int exit_code = 0;  ///< meaningful if signal is 0
   int signal = 0;
@@ -36,9 +36,9 @@ class WorkerProcess {
 
   WorkerProcess(WorkerProcess&&) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) noexcept;
-  ~WorkerProcess();  ///< as close(), with a limit of 1 s
+  ~WorkerProcess();  ///< calls close() with a limit of 1 s
 
-  /// Readable when the process' exec has succeeded or failed.
+  /// Returns a descriptor that is readable when the exec has succeeded or failed.
   int exec_notice() const;
 
   /// Must be called when exec_notice() is readable or the wait is given up. Returns why the exec
@@ -50,7 +50,7 @@ class WorkerProcess {
   /// Returns when the process has ended; it is then a zombie until reap().
   boost::asio::awaitable<void> wait_for_end();
 
-  /// Returns true if it has ended (reaped or not).
+  /// Returns true if the process has ended (reaped or not).
   bool has_ended() const;
 
   /// If a signal ended the process, sends SIGTERM to the rest of its process group. Call before

@@ -31,10 +31,10 @@ class ChildProcess {
   /// process.
   boost::asio::awaitable<int> run(Receive on_output, Receive on_error);
 
-  /// The write end of its standard input.
+  /// Returns the write end of the process' standard input.
   boost::asio::posix::stream_descriptor& input() { return input_; }
 
-  /// Sends a signal to its process group, if it has started.
+  /// Sends a signal to the process group if the process has started.
   void signal(int number) noexcept;
 
  private:

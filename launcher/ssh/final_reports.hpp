@@ -13,8 +13,8 @@
 
 namespace ddprun::ssh {
 
-/// Limit of one report, many times that of a thousand failed workers. Further lines are dropped and
-/// replaced by a note.
+/// Maximum bytes of a report, many times the size for a thousand failed workers. A note replaces
+/// further lines.
 inline constexpr std::size_t kFinalReportBytesMax = 1U << 20;
 
 /// Limit of the texts of all nodes. Beyond it reports are cut off, and only their hashes are
@@ -35,8 +35,8 @@ class FinalReports {
  private:
   struct Report {
     std::string text{};
-    std::size_t bytes = 0;  ///< of the whole report, at most kFinalReportBytesMax and a line
-    std::size_t hash = 0;   ///< of the whole report
+    std::size_t bytes = 0;  ///< size of the whole report, at most kFinalReportBytesMax and a line
+    std::size_t hash = 0;   ///< hash of the whole report
     bool is_full = false;   ///< has reached kFinalReportBytesMax
     bool is_cut = false;    ///< `text` lacks lines because of kFinalReportsBytesMax
     bool has_ended = false;
@@ -47,7 +47,7 @@ class FinalReports {
   std::map<std::uint32_t, Report> unfinished_;  ///< empty once complete
   std::vector<std::pair<std::uint32_t, Report>> complete_;
   std::unordered_multimap<std::size_t, std::size_t> by_hash_;  ///< indices in complete_
-  std::size_t bytes_ = 0;                                      ///< of all texts
+  std::size_t bytes_ = 0;                                      ///< size of all texts
 };
 
 }  // namespace ddprun::ssh

@@ -13,13 +13,13 @@ inline constexpr std::size_t kHeldLineBytesMax = 4096;
 
 class HeldLine {
  public:
-  /// Adds the next bytes of the stream and returns those to be shown now.
+  /// Adds the next bytes of the stream and returns the bytes to show now.
   std::string add(std::string_view bytes);
 
   /// Returns the held bytes, and clears them.
   std::string release();
 
-  /// The held line without its end; empty if there were no lines.
+  /// Returns the held line without its end; empty if there were no lines.
   std::string text() const;
 
  private:

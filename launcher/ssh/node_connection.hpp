@@ -28,7 +28,7 @@ struct ConnectionEnd {
   };
   Kind kind = Kind::lost;
   std::string reason{};  ///< for the operator, unless the agent ended
-  int exit_code = 0;     ///< of the agent; negative: the negated signal that killed it
+  int exit_code = 0;     ///< agent's exit code, or the negated signal that killed it
 };
 
 class NodeConnection {
@@ -77,7 +77,7 @@ class NodeConnection {
   GreetingReader greeting_;
   HeldLine held_line_;
   std::optional<GiveUp> give_up_;
-  int exit_code_ = 0;  ///< of the process
+  int exit_code_ = 0;  ///< exit code of the process
 };
 
 }  // namespace ddprun::ssh

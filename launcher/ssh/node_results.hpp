@@ -32,7 +32,7 @@ struct RunFacts {
   std::optional<std::size_t> host;  ///< index of the rendezvous host, if it is one of the nodes
   std::string host_name{};
   int interrupted_by = 0;     ///< first stop signal of the operator; 0: none
-  bool is_cut_short = false;  ///< stopped by a decision
+  bool is_cut_short = false;  ///< the run was stopped by a decision
 };
 
 struct Decision {
@@ -51,8 +51,8 @@ struct Decision {
 
 Decision decide(const RunFacts& facts);
 
-/// Why the run has ended, if the nodes cannot report it: the run was stopped for `stop_reason`,
-/// after `losses` of nodes, or by a signal before an agent could report that.
+/// Returns why the run has ended if the nodes cannot report it: it was stopped for `stop_reason`,
+/// after `losses` of nodes, or by a signal before an agent could report.
 std::optional<std::string> describe_end(const RunFacts& facts, const std::string& stop_reason,
                                         const std::vector<std::string>& losses);
 

@@ -1,6 +1,6 @@
-// The message that starts the agent of a node: all that the agent needs, sent over the standard
-// input of the ddprun that ssh starts, because other users can see arguments and environment. A
-// value and its encoding; pure.
+// The message that starts the agent of a node. It contains all that the agent needs, and is sent
+// over the standard input of the ddprun that ssh starts, because other users can see arguments and
+// environment. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace ddprun::ssh {
 inline constexpr std::string_view kGreetingStart = "DDPRUN-SSH/";
 inline constexpr std::string_view kGreeting = "DDPRUN-SSH/3\n";
 
-/// Room for a configuration file of maximum size and as many arguments as Linux accepts.
+/// Maximum bytes: the largest configuration file and as many arguments as Linux accepts.
 inline constexpr std::size_t kTaskBytesMax = 16U << 20;
 
 struct NodeTask {
@@ -24,8 +24,8 @@ struct NodeTask {
   std::vector<std::string> variables;  ///< NAME=value, added to the agent's environment
   std::string folder;                  ///< working directory
   std::string config_name;             ///< file name of the configuration, for messages
-  std::string config_text;             ///< its content
-  std::vector<std::string> arguments;  ///< of ddprun, followed by the program's
+  std::string config_text;             ///< content of the configuration
+  std::vector<std::string> arguments;  ///< arguments of ddprun, then of the program
   std::string secret;                  ///< shared by all nodes; empty: none
   std::string mark;  ///< prefix of the agent's own lines; see report/own_words.hpp
   int columns = 0;   ///< width of the terminal that shows the output

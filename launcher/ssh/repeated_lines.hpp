@@ -12,7 +12,7 @@ namespace ddprun::ssh {
 /// may be shown twice. 128 nodes with thousands of common lines stay below it.
 inline constexpr std::size_t kRepeatedBytesMax = 64U << 20;
 
-/// Assumed size of the counter of a text, and of the counter of a node that has logged it.
+/// Assumed size of a text's counter and of the counter of a node that has logged the text.
 inline constexpr std::size_t kRepeatedEntryBytes = 64;
 
 class RepeatedLines {

@@ -45,11 +45,11 @@ struct Target {
 struct SshPlan {
   std::string ssh;
   SshSettings settings;            ///< without references to variables
-  std::vector<std::string> names;  ///< of all nodes in the file, by index
+  std::vector<std::string> names;  ///< names of all nodes in the file, by index
   std::vector<NamedNode> nodes{};  ///< all nodes in the file, by index
   std::vector<Target> targets;     ///< nodes to be started over ssh
   std::optional<Target> own;       ///< this machine's node, which needs no ssh
-  NodeTask task;                   ///< of all nodes; without node_name
+  NodeTask task;                   ///< task of all nodes, without node_name
   std::size_t nodes_min = 1;
   std::optional<std::size_t> host;  ///< index of the node that hosts the rendezvous
   bool has_node_prefix = true;      ///< of workers' lines; false: set by --prefix
@@ -57,8 +57,8 @@ struct SshPlan {
   bool operator==(const SshPlan&) const = default;
 };
 
-/// `text` is the content of `file`. Unless arguments or file set the security, the nodes get
-/// `facts.new_secret`.
+/// Returns the plan. `text` is the content of `file`. If neither arguments nor file set the
+/// security, the nodes get `facts.new_secret`.
 std::variant<SshPlan, UsageProblem> plan_ssh(const ConfigFile& file, const std::string& text,
                                              const ArgumentWords& words, const StarterFacts& facts);
 

@@ -16,7 +16,7 @@ namespace ddprun {
 struct Mapping {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
-  std::uint64_t file_offset = 0;  ///< of `begin`
+  std::uint64_t file_offset = 0;  ///< offset of `begin` in the file
   std::string file;               ///< "[vdso]" or similar if it is not a file
 
   bool operator==(const Mapping&) const = default;

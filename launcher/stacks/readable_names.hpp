@@ -10,7 +10,7 @@
 
 namespace ddprun {
 
-/// For all names together. The demangler takes microseconds for a usual name.
+/// Timeout for all names together. The demangler takes microseconds for a typical name.
 inline constexpr std::chrono::milliseconds kDemangleTimeout = std::chrono::seconds(1);
 
 /// Returns "ddprun::train(int)" for the symbol "_ZN6ddprun5trainEi", and other names unchanged; all

@@ -15,7 +15,7 @@ enum class StackMeans {
   kernel,         ///< the kernel function in which each thread waits
 };
 
-/// Returns "the worker runtime", "py-spy", ...
+/// Returns text such as "the worker runtime" or "py-spy".
 std::string to_string(StackMeans means);
 
 struct StackFacts {
@@ -30,16 +30,16 @@ struct StackFacts {
 /// The occasion on which stacks are taken.
 struct StackMoment {
   std::string reason;
-  int next_signal = 0;       ///< sent to the workers afterwards; 0: none, they continue
-  std::vector<int> ranks{};  ///< to be inspected; empty: all
+  int next_signal = 0;       ///< signal sent to the workers afterwards; 0: none
+  std::vector<int> ranks{};  ///< ranks to inspect; empty: all
 };
 
 /// Returns the methods to try, best first, until a result is_enough(). Never empty: `kernel` is
 /// last and always works.
 std::vector<StackMeans> stack_means_for(const StackFacts& facts);
 
-/// Returns true if no other method need be tried after `means` has worked: native frames do not
-/// show the position of a Python program.
+/// Returns true if no other method is needed after `means` has worked. Native frames do not show
+/// the position of a Python program.
 bool is_enough(StackMeans means, const StackFacts& facts);
 
 }  // namespace ddprun

@@ -18,7 +18,7 @@ inline constexpr std::size_t kSymbolBytesMax = 4096;
 struct CodeLocation {
   std::uint64_t file_offset = 0;
   std::string function;        ///< mangled; empty: no symbol covers the address
-  std::uint64_t distance = 0;  ///< from the function's start
+  std::uint64_t distance = 0;  ///< bytes from the function's start
 };
 
 /// Returns `size` bytes of a file from `offset` on, or fewer at its end. A read rather than a

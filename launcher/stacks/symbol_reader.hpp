@@ -16,15 +16,15 @@
 
 namespace ddprun {
 
-/// The tables of PyTorch's libraries take a second.
+/// Maximum CPU time. The tables of PyTorch's libraries take a second.
 inline constexpr std::uint64_t kSymbolCpuSecondsMax = 10;
-/// Stacks of hundreds of threads; longer output is cut.
+/// Maximum bytes of the output: stacks of hundreds of threads. Longer output is cut.
 inline constexpr std::size_t kNamedStacksBytesMax = 256U << 10;
 
 /// Request to the symbol reader, sent to its standard input.
 struct SymbolRequest {
   std::vector<control::ThreadStack> stacks;
-  std::map<int, std::string> names;  ///< of threads, by ID
+  std::map<int, std::string> names;  ///< names of threads by ID
   std::string memory_map;            ///< the text of /proc/PID/maps
 };
 

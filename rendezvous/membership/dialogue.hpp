@@ -129,7 +129,7 @@ class CoordinatorDialogue {
   /// Returns why no more messages follow, as a predicate of the agent; empty if more may follow.
   const std::string& problem() const { return problem_.empty() ? stream_.problem() : problem_; }
 
-  /// Reason why the agent was refused before its first message, as sent to it; empty if it was not.
+  /// Returns why the agent was refused before its first message; empty if it was not.
   const std::string& refusal() const { return refusal_; }
 
  private:

@@ -1,5 +1,5 @@
-// Agents that claim the name or rank of a connected agent: the node was restarted, or started
-// twice. The agent waits until the former one is lost or sends another heartbeat. A value.
+// Agents that claim the name or rank of a connected agent: their node was restarted, or started
+// twice. They wait until the former agent is lost or sends another heartbeat. A value.
 #pragma once
 
 #include "rendezvous/membership/roster.hpp"

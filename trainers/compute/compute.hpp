@@ -41,10 +41,10 @@ class Compute {
  public:
   virtual ~Compute() = default;
 
-  /// "CPU, 1 thread", "CUDA device 0, NVIDIA H200".
+  /// Returns the name, such as "CPU, 1 thread" or "CUDA device 0, NVIDIA H200".
   virtual std::string name() const = 0;
 
-  /// Device of the arrays.
+  /// Returns the device of the arrays.
   virtual ddprun::Device device() const = 0;
 
   /// Returns true if activations can have this type. All implementations support float32; the CPU
@@ -55,7 +55,7 @@ class Compute {
   /// model FLOPs utilisation; 0 if unknown. The first call may take milliseconds.
   virtual double peak_flops(ddprun::DataType type) = 0;
 
-  /// The cudaStream_t of the operations, for the process group and the reducer; null on the CPU.
+  /// Returns the cudaStream_t of the operations, for process group and reducer; null on the CPU.
   virtual void* stream() const = 0;
 
   /// Returns zeroed memory, aligned to at least 64 bytes. Throws Error{Errc::system or cuda} with
@@ -101,7 +101,7 @@ class Compute {
   virtual void run(const MeanSquaredError& operation) = 0;
   virtual void run(const Convert& operation) = 0;
 
-  /// Runs them in order; devices combine several into few launches.
+  /// Runs the operations in order. Devices combine several into few launches.
   virtual void run(std::span<const AddSum> operations) = 0;
   virtual void run(std::span<const AdamW> operations) = 0;
   virtual void run(std::span<const Sgd> operations) = 0;
@@ -111,12 +111,12 @@ class Compute {
   void run(const Sgd& operation) { run(std::span(&operation, 1)); }
 };
 
-/// The CPU, with OpenBLAS on `threads` threads, a process-wide setting.
+/// Returns the CPU, with OpenBLAS on `threads` threads, which is a process-wide setting.
 std::unique_ptr<Compute> make_cpu_compute(int threads);
 
-/// The CUDA device with this index among the visible ones, usually the local rank; with shared
-/// devices, the index modulo their number. Throws Error{Errc::usage} if this program was built
-/// without CUDA, or with the number of devices if there is no such device.
+/// Returns the visible CUDA device with this index, usually the local rank; for shared devices, the
+/// index modulo their number. Throws Error{Errc::usage} if this program was built without CUDA, or,
+/// with the number of devices, if there is no such device.
 std::unique_ptr<Compute> make_cuda_compute(int index, bool is_shared = false);
 
 }  // namespace trainer

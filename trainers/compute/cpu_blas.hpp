@@ -19,7 +19,7 @@ inline CBLAS_TRANSPOSE transposition(bool is_transposed) {
   return is_transposed ? CblasTrans : CblasNoTrans;
 }
 
-/// result [rows, columns] = scale * left * right + keep * result.
+/// Computes result [rows, columns] = scale * left * right + keep * result.
 inline void multiply(std::size_t rows, std::size_t columns, std::size_t inner, float scale,
                      Factor<float> left, Factor<float> right, float keep, float* result,
                      std::size_t stride) {

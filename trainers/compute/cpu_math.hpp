@@ -13,7 +13,7 @@ namespace trainer::cpu {
 /// widest x86 vectors have 16 floats.
 inline constexpr std::size_t kLanes = 16;
 
-/// combine(... combine(start, term(0)) ..., term(count - 1)), regrouped by lanes.
+/// Returns combine(... combine(start, term(0)) ..., term(count - 1)), regrouped by lanes.
 template <typename Value, typename Combine, typename Term>
 Value fold(Value start, std::size_t count, const Combine& combine, const Term& term) {
   Value lanes[kLanes];
@@ -45,9 +45,9 @@ Real largest(const Real* values, std::size_t count) {
       [values](std::size_t i) { return values[i]; });
 }
 
-/// e^x within one unit in the last place: for double from the library, for float by argument
-/// reduction and a polynomial, which vectorises. Below -87 the result is about 1e-38, above 88
-/// about 1e38.
+/// Returns e^x within one unit in the last place. Uses the library for double, and argument
+/// reduction and a polynomial, which vectorises, for float. The result is about 1e-38 below -87 and
+/// about 1e38 above 88.
 inline double exponential(double x) {
   return std::exp(x);
 }
@@ -76,7 +76,7 @@ inline float exponential(float x) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(power) + scale);
 }
 
-/// Hyperbolic tangent, with an absolute error of about one unit in the last place of 1.
+/// Returns the hyperbolic tangent with an absolute error of about one unit in the last place of 1.
 template <typename Real>
 Real tangent(Real x) {
   return Real{1} - Real{2} / (exponential(2 * x) + Real{1});

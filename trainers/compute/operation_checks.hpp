@@ -6,9 +6,9 @@
 
 namespace trainer {
 
-/// Each throws Error{Errc::usage} naming the operation and the array: "layer norm: mean has 3
-/// elements, 4 are needed". Arrays must be on `device`. Whether a device supports the type of the
-/// activations is for the device to say.
+/// These functions throw Error{Errc::usage} that names the operation and the array: "layer norm:
+/// mean has 3 elements, 4 are needed". Arrays must be on `device`. Devices check whether they
+/// support the type of the activations.
 void check(const MatrixProduct& operation, ddprun::Device device);
 void check(const SumOfRows& operation, ddprun::Device device);
 void check(const Embedding& operation, ddprun::Device device);

@@ -101,7 +101,7 @@ struct LayerNorm {
   std::size_t channels = 0;
 };
 
-/// As in GPT-2 and PyTorch.
+/// Value of GPT-2 and PyTorch.
 inline constexpr double kLayerNormEpsilon = 1e-5;
 
 struct LayerNormBackward {
@@ -172,13 +172,13 @@ struct BatchNorm {
   Buffer running_variance;   ///< [columns] statistics
   std::size_t rows = 0;
   std::size_t columns = 0;
-  /// Uses the batch's mean and variance, and updates the running ones with kBatchNormMomentum
-  /// (variance with divisor `rows` - 1; not for fewer than two rows). Otherwise uses the running
-  /// ones.
+  /// True to use the batch's mean and variance and update the running values with
+  /// kBatchNormMomentum (variance with divisor `rows` - 1; not for fewer than two rows). False to
+  /// use the running values.
   bool trains = false;
 };
 
-/// As in PyTorch.
+/// Value of PyTorch.
 inline constexpr double kBatchNormEpsilon = 1e-5;
 inline constexpr double kBatchNormMomentum = 0.1;
 

@@ -9,12 +9,12 @@
 
 namespace trainer {
 
-/// `device`: cpu, with `threads` threads, or cuda, the GPU with the worker's local rank.
+/// Returns the CPU with `threads` threads ("cpu") or the GPU with the local rank ("cuda").
 std::unique_ptr<Compute> make_compute(const std::string& device, int threads,
                                       const ddprun::WorkerEnv& env);
 
-/// Returns the requested backend; for auto on a GPU one that supports device memory, even for a
-/// single worker.
+/// Returns the requested backend; for auto on a GPU, a backend that supports device memory, even
+/// for a single worker.
 std::string backend_for(const std::string& device, const std::string& wanted);
 
 }  // namespace trainer

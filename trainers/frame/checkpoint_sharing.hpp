@@ -1,5 +1,5 @@
 // Sends one worker's checkpoint to all workers, so that all resume from the same step and only one
-// of them needs access to the directory.
+// worker needs access to the directory.
 #pragma once
 
 #include <ddprun/checkpoint.hpp>
@@ -9,8 +9,8 @@
 
 namespace trainer {
 
-/// Returns rank 0's checkpoint, if any, on every rank; other ranks' `own` is ignored. A collective,
-/// which blocks.
+/// Returns rank 0's checkpoint, if any, on every rank; ignores `own` on other ranks. A collective;
+/// blocks.
 std::optional<ddprun::Checkpoint> share_checkpoint(ddprun::ProcessGroup& group,
                                                    std::optional<ddprun::Checkpoint> own);
 

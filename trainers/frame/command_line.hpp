@@ -12,8 +12,8 @@ class Validator;
 
 namespace trainer {
 
-/// Validators for a number, or an integer, from `least` to `most`. Unlike CLI::Range, they report
-/// other text as "not a number".
+/// Returns validators for a number or an integer from `least` to `most`. Unlike CLI::Range, they
+/// report other text as "not a number".
 CLI::Validator between(double least, double most);
 CLI::Validator whole(std::int64_t least, std::int64_t most);
 

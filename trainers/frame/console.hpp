@@ -9,18 +9,18 @@
 namespace trainer {
 
 struct BarState {
-  std::int64_t epoch = 0;  ///< from 0
+  std::int64_t epoch = 0;  ///< index of the epoch, from 0
   std::int64_t epochs = 0;
   std::int64_t step = 0;  ///< completed steps of this epoch
   std::int64_t steps = 0;
   double loss = 0;
 };
 
-/// "epoch 2/5 [#####     ] 118/235 loss 0.4321", at most `width` columns: parts that do not fit are
-/// omitted, the bar first.
+/// Returns "epoch 2/5 [##### ] 118/235 loss 0.4321" in at most `width` columns. Omits parts that do
+/// not fit, first the bar.
 std::string progress_bar(const BarState& state, std::size_t width);
 
-/// "epoch 2/5: loss 0.4321 after 118 of 235 steps".
+/// Returns "epoch 2/5: loss 0.4321 after 118 of 235 steps".
 std::string unfinished_epoch(const BarState& state);
 
 class Console {

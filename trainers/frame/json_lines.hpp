@@ -23,7 +23,7 @@ class JsonLines {
 
   bool is_open() const { return descriptor_ >= 0; }
 
-  /// Throws Error{Errc::system} with the file's name, e.g. if the disk is full.
+  /// Writes a line. Throws Error{Errc::system} with the file's name, for example on a full disk.
   void write(const nlohmann::ordered_json& line);
 
  private:

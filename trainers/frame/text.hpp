@@ -6,7 +6,7 @@
 
 namespace trainer {
 
-/// Truncates to 511 characters.
+/// Returns the formatted text, truncated to 511 characters.
 template <typename... Values>
 std::string format(const char* pattern, Values... values) {
   char text[512] = {};

@@ -44,8 +44,8 @@ class DeviceQueue {
 
   /// Adds `operation`, which is not a message, to the capture of `stream`, after earlier work on
   /// the stream and earlier captured calls. Returns its 1-based index in the capture. Waits for
-  /// NCCL until `deadline`, and not for the device. Throws Error{Errc::usage} without side effects
-  /// if it cannot be captured; after another exception as launch().
+  /// NCCL until `deadline`, but not for the device. Throws Error{Errc::usage} without side effects
+  /// if it cannot be captured; for other exceptions see launch().
   virtual std::uint64_t capture(const Operation& operation, void* stream, Deadline deadline) = 0;
 
   /// Throws if the group or NCCL has failed. Used for graphs with captured operations that the
@@ -64,9 +64,9 @@ class DeviceQueue {
   /// Returns zeroed device memory, freed with the last copy of the pointer. Blocks.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
-  /// The same, registered with the communicator: collectives do not copy it. If a rank passes such
-  /// memory to a collective, from its beginning, all ranks must. Returns null, with the reason in
-  /// the group's log, if it is unavailable, and before the group's first collective on devices.
+  /// Like allocate(), but registers the memory with the communicator, so collectives do not copy
+  /// it. If a rank passes such memory from its beginning to a collective, all ranks must. Returns
+  /// null and logs why if unavailable; null also before the group's first device collective.
   virtual std::shared_ptr<void> allocate_registered(std::size_t bytes) = 0;
 
   // The following functions are asynchronous on `stream`.

@@ -26,7 +26,7 @@ cudaError_t with_head(std::size_t head_size, const Use& use) {
   return head_size <= kHeadSizeMax ? use(HeadShape<16, 16>{}) : cudaErrorInvalidValue;
 }
 
-/// The same for kernels on tensor cores, with the number of items per load.
+/// Like above for kernels on tensor cores, with the number of items per load.
 template <typename Use, typename... Pointers>
 cudaError_t with_tensor_head(std::size_t head_size, const Use& use, const Pointers*... arrays) {
   const auto with_head_of = [&](auto width) {

@@ -60,8 +60,8 @@ struct Place {
 template <typename Operation>
 using Kernel = cudaError_t (*)(const Operation& operation, const Place& place);
 
-/// Launch the operation on `place.stream`. For a matrix product, copies the bias to each row of the
-/// result before cuBLAS runs.
+/// Functions that launch the operation on `place.stream`. For a matrix product, they copy the bias
+/// to each row of the result before cuBLAS runs.
 using KernelCalls =
     std::tuple<Kernel<MatrixProduct>, Kernel<SumOfRows>, Kernel<Embedding>,
                Kernel<EmbeddingBackward>, Kernel<EmbeddingBag>, Kernel<EmbeddingBagBackward>,

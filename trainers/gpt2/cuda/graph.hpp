@@ -26,7 +26,7 @@ class Capture {
     if (unwanted != nullptr) calls_.graph_destroy(unwanted);
   }
 
-  /// The caller owns the result.
+  /// Ends the capture. The caller owns the result.
   cudaGraphExec_t end() {
     cudaGraph_t graph = nullptr;
     has_ended_ = true;

@@ -48,7 +48,7 @@ bool attempt(Failure& failure, const Body& body) noexcept {
   return false;
 }
 
-/// Throws the exception of attempt() again.
+/// Rethrows the exception caught by attempt().
 [[noreturn]] inline void raise(const Failure& failure) {
   if (failure.is_of_peer) throw PeerFailed(failure.peer, failure.text);
   throw Error(failure.code, failure.text);

@@ -57,8 +57,9 @@ class PeerMeeting {
     Answer answer;
     std::size_t received = 0;  ///< bytes of `answer`
     int unanswered = 0;        ///< number of connections to this address that the listener closed
-    std::optional<Deadline> next_attempt = {};  ///< time of the next attempt; only without a socket
-    std::string problems = {};                  ///< errors of earlier addresses
+    std::optional<Deadline> next_attempt =
+        {};  ///< time of the next attempt at this address; set only without a socket
+    std::string problems = {};  ///< errors of earlier addresses
   };
   /// An incoming connection that has not authenticated.
   struct UnauthenticatedPeer {
