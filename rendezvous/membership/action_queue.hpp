@@ -32,7 +32,7 @@ class ActionQueue {
 
   void kept() { is_keeping_ = false; }
 
-  /// True if no action is queued or in progress.
+  /// Returns true if no action is queued or in progress.
   bool is_idle() const { return !is_keeping_ && others_.empty() && answers_.empty(); }
 
   void clear() {

@@ -30,7 +30,7 @@ boost::asio::awaitable<HostAddresses> addresses_of(std::string host, Deadline de
 /// Returns the addresses of this machine's interfaces.
 std::vector<std::string> own_addresses();
 
-/// True for 127.0.0.0/8 and ::1.
+/// Returns true for 127.0.0.0/8 and ::1.
 bool is_loopback(const std::string& address);
 
 }  // namespace ddprun::membership

@@ -16,7 +16,7 @@ namespace ddprun::membership {
 /// A node that took part in a round, and its agent at that time.
 struct PastNode {
   std::string name;
-  std::uint64_t instance = 0;  ///< as in Join
+  std::uint64_t instance = 0;  ///< instance in its Join
 
   bool operator==(const PastNode&) const = default;
 };
@@ -80,7 +80,7 @@ class FailoverState {
     bool may_have_workers = true;
   };
   std::vector<Place>::iterator place_of(const std::string& name, std::uint64_t instance);
-  std::vector<Place> places_;  ///< by node rank
+  std::vector<Place> places_;  ///< places by node rank
   Time leases_end_;
 };
 

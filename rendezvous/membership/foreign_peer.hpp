@@ -22,11 +22,11 @@ std::string describe_foreign(std::string_view first_bytes,
 inline constexpr const char* kNoTorchrun =
     "torchrun and ddprun cannot share a run; start every node with ddprun";
 
-/// True if only an agent of torchrun sends this request: for its c10d rendezvous, or for the ranks
-/// of its workers.
+/// Returns true if only an agent of torchrun sends this request: for its c10d rendezvous, or for
+/// the ranks of its workers.
 bool is_of_torchrun(const wire::Request& request);
 
-/// True for the first bytes of a PyTorch store client of any version.
+/// Returns true for the first bytes of a PyTorch store client of any version.
 bool is_store_client(std::string_view first_bytes);
 
 }  // namespace ddprun::membership

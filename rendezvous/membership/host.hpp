@@ -43,7 +43,7 @@ class Host {
  public:
   virtual ~Host() = default;  ///< closes all connections and ports
 
-  /// True if coordinator and store are in this process for the whole run.
+  /// Returns true if coordinator and store are in this process for the whole run.
   virtual bool is_here() const = 0;
 
   /// Worker store in this process, or null.

@@ -64,9 +64,9 @@ struct WorkerExited {
   std::optional<Errc> error_code{};  ///< from its error file: code of the Error that ended it
   /// When it recorded the error, if the file says so.
   std::optional<std::chrono::system_clock::time_point> error_time{};
-  std::vector<std::string> last_lines;  ///< of its standard error, oldest first
+  std::vector<std::string> last_lines;  ///< last lines of standard error, oldest first
   std::string hint{};                   ///< what its last lines mean, with a remedy; or empty
-  std::filesystem::path log_folder{};   ///< of this worker in this attempt; empty: none is kept
+  std::filesystem::path log_folder{};   ///< folder of worker and attempt; empty: none
 
   /// Of one that ended with exit code 0 and should not have: "before it entered collective 3 ...".
   std::string ended_before{};
@@ -224,7 +224,7 @@ struct NodePlace {
 struct RoundFormed {
   int round = 0;
   int restarts_used = 0;
-  std::vector<NodePlace> nodes{};  ///< by node rank
+  std::vector<NodePlace> nodes{};  ///< nodes by node rank
   int node_rank = 0;               ///< node rank of the receiver
   std::uint16_t store_port = 0;    ///< port of the worker store on the coordinator's host
 
@@ -269,8 +269,8 @@ struct RunOutcome {
   int rounds = 0;  ///< formed so far
   std::string reason;
   int signal = 0;                               ///< that interrupted it
-  std::vector<Failure> failures{};              ///< of the last round, root cause first
-  std::vector<control::RankFlights> flights{};  ///< of the last round, by rank
+  std::vector<Failure> failures{};              ///< failures in the last round, root cause first
+  std::vector<control::RankFlights> flights{};  ///< flights in the last round, by rank
 
   bool operator==(const RunOutcome&) const = default;
 };

@@ -179,7 +179,7 @@ class NodeStateMachine {
   enum class Link : std::uint8_t { none, connecting, joining, joined };
 
   Join join_;
-  bool is_local_;                ///< as in Settings
+  bool is_local_;                ///< value in Settings
   std::chrono::seconds memory_;  ///< how long an outcome is remembered
   std::chrono::milliseconds answer_timeout_;
   Time now_;

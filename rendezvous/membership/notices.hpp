@@ -33,7 +33,7 @@ std::string describe_shortage(const std::vector<std::string>& present,
 std::string describe_shortage_of_reach(const NodeChoice& choice, const Roster& roster,
                                        const Reachability& reach, int nodes_min);
 
-/// "; probing again for 12 s at most".
+/// Returns text such as "; probing again for 12 s at most".
 std::string describe_probing_again(Time::duration left);
 
 /// Returns why a node is held back, and for how long.

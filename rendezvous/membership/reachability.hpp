@@ -59,7 +59,7 @@ class Reachability {
   /// known then.
   bool conclude(Time now);
 
-  /// True if all these nodes took part in the last probe and its results have not expired.
+  /// Returns true if all these nodes took part in the last probe and its results have not expired.
   bool covers(const std::vector<NodeId>& nodes) const;
 
   /// Marks the results as outdated.
@@ -74,7 +74,7 @@ class Reachability {
 
  private:
   std::uint32_t number_ = 0;
-  std::vector<Node> nodes_;                            ///< of the latest probe
+  std::vector<Node> nodes_;                            ///< nodes of the latest probe
   std::set<NodeId> pending_;                           ///< nodes that have not answered
   std::map<NodeId, std::set<std::uint32_t>> answers_;  ///< indices of unreachable nodes
   Time begun_{};
@@ -95,7 +95,7 @@ struct NamedCut {
 /// Cuts that are listed for operators.
 inline constexpr std::size_t kCutsListedMax = 4;
 
-/// "node b cannot reach c; both reach the host".
+/// Returns text such as "node b cannot reach c; both reach the host".
 std::string describe_cuts(const std::vector<NamedCut>& cuts);
 
 }  // namespace ddprun::membership

@@ -41,7 +41,7 @@ std::optional<int> restarts_left(int used, const RestartSettings& settings);
 struct BudgetDecision {
   bool may_restart = false;
   std::chrono::milliseconds delay{0};
-  std::string reason{};      ///< for the operator; begins with the cause
+  std::string reason{};      ///< reason for the operator; begins with the cause
   RestartHistory history{};  ///< updated history
 };
 

@@ -57,8 +57,8 @@ class RoundEnd {
   /// A failure within `reach` before the change counts as its consequence.
   void note(const MembershipChange& change, std::chrono::milliseconds reach);
 
-  /// True if all `nodes` nodes succeeded before their workers were asked to stop, so the reason for
-  /// the stop no longer matters.
+  /// Returns true if all `nodes` nodes succeeded before their workers were asked to stop, so the
+  /// reason for the stop no longer matters.
   bool is_success(std::size_t nodes) const { return succeeded_unasked_ == nodes; }
 
   /// A node that could not execute its workers, with the reason.
@@ -80,7 +80,7 @@ class RoundEnd {
 
   RoundFailures failures_;
   std::vector<Unable> unable_;
-  std::optional<std::string> no_restart_;  ///< as in WorkersEnded
+  std::optional<std::string> no_restart_;  ///< see WorkersEnded
   std::size_t succeeded_unasked_ = 0;
   std::set<NodeId> failed_unasked_;         ///< nodes that failed before they were asked to stop
   std::optional<MembershipChange> change_;  ///< reason for the end, regardless of failures

@@ -78,10 +78,10 @@ std::string listed(std::vector<std::string> names);
 /// Nodes that join at about the same time are notified together.
 Time first_notice(Time now);
 
-/// "3 s", "2.5 s".
+/// Returns text such as "3 s", "2.5 s".
 std::string seconds_text(std::chrono::milliseconds time);
 
-/// "1 node", "2 nodes".
+/// Returns text such as "1 node", "2 nodes".
 std::string counted_nodes(int count);
 
 }  // namespace ddprun::membership

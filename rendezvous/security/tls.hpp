@@ -13,8 +13,8 @@ namespace ddprun::security {
 /// Paths of files in PEM format.
 struct TlsFiles {
   std::string authorities{};  ///< authorities of servers; empty: the system's
-  std::string certificate{};  ///< of this client, with its chain; empty: none
-  std::string key{};          ///< of that certificate; empty: it is in the same file
+  std::string certificate{};  ///< certificate of this client, with its chain; empty: none
+  std::string key{};          ///< key of the certificate; empty: in the same file
 
   bool operator==(const TlsFiles&) const = default;
 };
@@ -60,7 +60,7 @@ class TlsSession {
   /// Decrypts received bytes; returns empty if more are needed.
   std::string read();
 
-  /// True if the server has closed its side.
+  /// Returns true if the server has closed its side.
   bool has_ended() const;
 
   /// Returns the problem as a predicate of the server, with a remedy; empty if none.

@@ -19,7 +19,7 @@ class Acceptor {
   /// Receives the operating system's error if no connection can be accepted; accepting is retried.
   using Complain = std::function<void(const std::string& what)>;
 
-  /// Binds and listens. Throws as open_listener() does.
+  /// Binds and listens. Throws like open_listener() does.
   Acceptor(const boost::asio::any_io_executor& executor, const StoreEndpoint& endpoint, Take take,
            Complain complain);
   Acceptor(const Acceptor&) = delete;

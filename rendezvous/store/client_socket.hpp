@@ -14,7 +14,7 @@ namespace ddprun {
 /// How a transfer ended.
 struct Transfer {
   enum class End { done, timed_out, closed_by_peer, broken } end = End::done;
-  int error_number = 0;  ///< if broken
+  int error_number = 0;  ///< errno value if broken
 
   bool is_done() const { return end == End::done; }
 

@@ -16,7 +16,7 @@ namespace ddprun {
 /// Returns true if clients of this user are served; empty: users are not checked.
 using UserCheck = std::function<bool(uid_t user)>;
 
-/// True for root and for the effective user of this process.
+/// Returns true for root and for the effective user of this process.
 bool is_root_or_own_user(uid_t user);
 
 /// The peer is on this machine.
@@ -50,8 +50,8 @@ class PeerUsers {
   /// The kernel's answer about one socket.
   struct Socket {
     enum class Kind : std::uint8_t {
-      owned,       ///< by `user`
-      closed,      ///< by its process; the kernel still finishes the connection
+      owned,       ///< owned by `user`
+      closed,      ///< closed by its process; the kernel still finishes the connection
       missing,     ///< not in this network namespace
       unanswered,  ///< because of `error`
     } kind = Kind::unanswered;
@@ -63,13 +63,13 @@ class PeerUsers {
   Socket ask_diag(const ConnectionEnd& own, const ConnectionEnd& peer);
   /// Returns whether the address is local; nullopt if unknown.
   std::optional<bool> is_local(const ConnectionEnd& end);
-  /// True if the kernel reports this id for all unmapped users.
+  /// Returns true if the kernel reports this id for all unmapped users.
   bool stands_for_others(uid_t user);
 
   UniqueFd diag_;                   ///< NETLINK_SOCK_DIAG; -1: not available
   UniqueFd route_;                  ///< NETLINK_ROUTE; -1: not available
   bool has_diag_answered_ = false;  ///< INET_DIAG has found a socket
-  std::uint32_t sequence_ = 0;      ///< of the last request
+  std::uint32_t sequence_ = 0;      ///< number of the last request
   /// The overflow id; none if all users are mapped; empty: not determined yet.
   std::optional<std::optional<uid_t>> overflow_user_;
 };

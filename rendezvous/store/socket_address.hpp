@@ -9,7 +9,7 @@ namespace ddprun {
 std::string local_address(int fd);
 std::string peer_address(int fd);
 
-/// True for an IPv6 socket, which may have IPv4 peers.
+/// Returns true for an IPv6 socket, which may have IPv4 peers.
 bool is_ipv6(int fd);
 
 }  // namespace ddprun

@@ -39,9 +39,9 @@ struct StoreOutcome {
   bool operator==(const StoreOutcome&) const = default;
 };
 
-/// True if the request ends the pending wait of its client. Legacy clients cannot cancel a wait:
-/// after a timeout they send their next request and would read a late answer to the wait as its
-/// reply.
+/// Returns true if the request ends the pending wait of its client. Legacy clients cannot cancel a
+/// wait: after a timeout they send their next request and would read a late answer to the wait as
+/// its reply.
 bool ends_wait(const wire::Request& request, wire::Dialect dialect);
 
 class StoreTable {

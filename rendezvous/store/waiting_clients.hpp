@@ -24,7 +24,7 @@ class WaitingClients {
   bool is_waiting(ClientId client) const;
   bool has_incomplete_wait(ClientId client) const;
 
-  /// True if this many more pairs of a client and a key fit.
+  /// Returns true if this many more pairs of a client and a key fit.
   bool has_room(std::size_t pairs) const { return pairs_max_ - pairs_ >= pairs; }
 
   // Each returns false, and changes nothing, if there is no room.

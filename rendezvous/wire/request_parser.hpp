@@ -68,7 +68,7 @@ class RequestParser {
   std::size_t held_bytes_ = 0;
   std::size_t finished_bytes_ = 0;
 
-  std::optional<std::size_t> length_;       ///< of the string being read, once known
+  std::optional<std::size_t> length_;       ///< length of the string being read, if known
   std::optional<std::size_t> list_length_;  ///< strings in the list being read, once known
   std::string list_item_;
 

@@ -133,11 +133,11 @@ struct Attention {
 };
 
 struct AttentionBackward {
-  Buffer projections;           ///< as in Attention
-  Buffer output;                ///< as written by Attention
-  Buffer log_sum;               ///< as written by Attention
-  Buffer output_gradient;       ///< as output
-  Buffer projections_gradient;  ///< as projections, written
+  Buffer projections;           ///< see Attention
+  Buffer output;                ///< output of Attention
+  Buffer log_sum;               ///< log_sum of Attention
+  Buffer output_gradient;       ///< shape of `output`
+  Buffer projections_gradient;  ///< shape of `projections`, written
   std::size_t sequences = 0;
   std::size_t context = 0;
   std::size_t heads = 0;
@@ -241,7 +241,7 @@ struct MeanSquaredError {
   Buffer losses;   ///< [rows] as statistics, written
   std::size_t rows = 0;
   std::size_t columns = 0;
-  double gradient_scale = 0;  ///< as in CrossEntropy
+  double gradient_scale = 0;  ///< see CrossEntropy
 };
 
 /// Adds the sum of the values, or of their squares, to a total on the device.
@@ -288,7 +288,7 @@ struct AdamW {
 ///   velocity = momentum * velocity + gradient; value -= learning_rate * velocity
 struct Sgd {
   Buffer values;         ///< [elements], changed
-  Buffer master = {};    ///< as in AdamW
+  Buffer master = {};    ///< see AdamW
   Buffer gradient;       ///< [elements]
   Buffer velocity = {};  ///< [elements] as statistics, changed; not read if `momentum` is 0
   std::size_t elements = 0;

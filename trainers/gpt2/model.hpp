@@ -79,7 +79,7 @@ class Model {
   std::size_t sequences_max_;
   std::vector<ModelParameter> parameters_;
   Activations activations_;
-  Batch batch_;                ///< of the last forward pass with a gradient
+  Batch batch_;                ///< batch of the last forward pass with a gradient
   std::size_t sequences_ = 0;  ///< of the last forward pass
 };
 

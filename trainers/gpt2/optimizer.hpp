@@ -14,8 +14,8 @@ class Optimizer {
  public:
   /// State of a parameter. Statistics are float32; float64 for a model in float64.
   struct State {
-    Array mean;    ///< of the gradient
-    Array square;  ///< of the squared gradient
+    Array mean;    ///< mean of the gradient
+    Array square;  ///< mean of the squared gradient
     Array master;  ///< float32 copy of bfloat16 values; otherwise the parameter's values
   };
 

@@ -46,7 +46,7 @@ struct ParameterSpec {
   std::string name;                ///< "transformer.h.0.attn.c_attn.weight"
   std::vector<std::size_t> shape;  ///< one or two dimensions
   Start start = Start::zeros;
-  double deviation = 0;  ///< for Start::normal
+  double deviation = 0;  ///< standard deviation for Start::normal
 
   std::size_t elements() const;
   /// Weight decay applies to weights of matrix products and embeddings, not to biases and

@@ -36,7 +36,7 @@ struct Training {
   ddprun::GradientReducer reducer;
   ddprun::ElasticSampler sampler;
   std::int64_t step = 0;            ///< number of completed optimizer steps
-  std::optional<Batch> batch = {};  ///< of this worker; all steps have the same size
+  std::optional<Batch> batch = {};  ///< batch of this worker; all steps have the same size
   int warm_up_steps = 2;            ///< remaining steps before a step is recorded (--cuda_graph)
   /// Time limit of a recorded step, whose collectives have none.
   ddprun::Deadline::Duration launch_timeout = ddprun::GroupOptions().collective_timeout;

@@ -29,8 +29,8 @@ using LastSteps = std::map<std::string, std::int64_t>;
 class Backlog {
  public:
   enum class Kind {
-    step,   ///< of a single step; limited by kStepPointsMax
-    epoch,  ///< of an epoch or a test; limited by kEpochPointsMax
+    step,   ///< value of a step; limited by kStepPointsMax
+    epoch,  ///< value of an epoch or a test; limited by kEpochPointsMax
   };
 
   /// Half an hour of points at one per 0.1 s, in about 1.5 MB of memory.

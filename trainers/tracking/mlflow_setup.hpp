@@ -17,7 +17,7 @@ inline constexpr const char* kRunIdTag = "ddprun.run_id";
 struct RunDescription {
   std::string experiment;   ///< its name; empty: the server's default one
   std::string tracking_id;  ///< shared by a training and those that resume it
-  std::string run_id;       ///< of ddprun, and the name of a new run; empty: none
+  std::string run_id;       ///< ddprun's run ID, and the name of a new run; empty: none
   bool is_restart = false;  ///< not the first attempt of the run of ddprun
   bool has_run = false;     ///< an earlier training has a run with the tracking id
   std::int64_t start_milliseconds = 0;

@@ -15,7 +15,7 @@ class App;
 namespace trainer {
 
 struct TrackingOptions {
-  std::string mlflow;                   ///< as given; empty: that of MLFLOW_TRACKING_URI
+  std::string mlflow;                   ///< option as given; empty: MLFLOW_TRACKING_URI
   std::string tensorboard;              ///< folder; empty: none
   std::int64_t track_every = 0;         ///< steps between points of single steps; 0: none
   std::optional<ServerAddress> server;  ///< MLflow's, after complete(); nothing: none

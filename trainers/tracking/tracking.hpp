@@ -47,7 +47,7 @@ class Tracking {
   Tracking& operator=(const Tracking&) = delete;
   ~Tracking();
 
-  /// To be called on rank 0, once. Throws Error{Errc::usage} if a file for TensorBoard cannot be
+  /// Must be called on rank 0, once. Throws Error{Errc::usage} if a file for TensorBoard cannot be
   /// created. Logs a warning if the server cannot be reached.
   void start(const TrackingOptions& options, const TrackedRun& run);
 

@@ -82,8 +82,8 @@ class BatchNormLayer : public Layer {
   Parameter shift_;
   StateBuffer running_mean_;
   StateBuffer running_variance_;
-  StateBuffer mean_;               ///< as used by the last forward pass
-  StateBuffer inverse_deviation_;  ///< as used by the last forward pass
+  StateBuffer mean_;               ///< mean used by the last forward pass
+  StateBuffer inverse_deviation_;  ///< value used by the last forward pass
 };
 
 }  // namespace trainer

@@ -39,7 +39,7 @@ struct ModelSpec {
   std::size_t inputs = 0;      ///< features of a sample; bag: tokens
   std::size_t outputs = 0;     ///< classes or targets of a sample
   bool batch_norm = false;     ///< mlp: BatchNorm before each ReLU
-  std::uint64_t seed = 0;      ///< for the initial values of the parameters
+  std::uint64_t seed = 0;      ///< seed for the initial values of the parameters
   std::size_t vocabulary = 0;  ///< bag: number of different tokens
 };
 

@@ -29,7 +29,7 @@ class ModelReducer {
   /// Returns the timeline of each place. On a device, only its stream waits for the other workers.
   std::vector<ddprun::StepTimeline> finish();
 
-  /// To be called after finish(): blocks until gradients on devices are reduced as well.
+  /// Must be called after finish(): blocks until gradients on devices are reduced as well.
   void synchronise();
 
   /// Returns the logging data of the last layer's reducer.

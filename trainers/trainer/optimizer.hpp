@@ -43,8 +43,8 @@ class AdamOptimizer : public Optimizer {
   std::vector<StateBuffer*> state() override;
 
  private:
-  std::vector<StateBuffer> mean_;    ///< of the gradient, one per parameter
-  std::vector<StateBuffer> square_;  ///< of the squared gradient, one per parameter
+  std::vector<StateBuffer> mean_;    ///< mean of the gradient, one per parameter
+  std::vector<StateBuffer> square_;  ///< mean of the squared gradient, one per parameter
 };
 
 }  // namespace trainer

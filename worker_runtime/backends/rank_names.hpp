@@ -30,10 +30,10 @@ class RankNames {
     return workers_.empty() ? own : workers_[static_cast<std::size_t>(own)];
   }
 
-  /// "rank 5".
+  /// Returns text such as "rank 5".
   std::string name(int rank) const { return "rank " + std::to_string(number(rank)); }
 
-  /// "1, 3".
+  /// Returns text such as "1, 3".
   std::string list(const std::vector<int>& ranks) const {
     std::string text;
     for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(number(rank));

@@ -24,7 +24,7 @@ class NodeLayout {
   /// node.
   int lanes() const { return lanes_; }
 
-  /// True if every node has one rank.
+  /// Returns true if every node has one rank.
   bool is_flat() const { return ranks() == nodes(); }
 
   /// Returns the rank of `node` that `rank` connects to initially.

@@ -32,7 +32,7 @@ constexpr Range slice_of(std::size_t elements, std::size_t element_bytes, int ra
 /// [k * elements_per_round, ...) of every part.
 struct Rounds {
   std::size_t part_elements = 0;
-  std::size_t elements_per_round = 1;  ///< of one part
+  std::size_t elements_per_round = 1;  ///< elements of one part
 
   constexpr std::size_t count() const {
     return (part_elements + elements_per_round - 1) / elements_per_round;

@@ -22,7 +22,7 @@ class WriterLock {
   /// `deadline`. Logs before it waits.
   WriterLock(const std::filesystem::path& directory, Deadline deadline, const Log& log = {});
 
-  /// To be called before each rename. Creates and locks the file again if it was removed. Throws
+  /// Must be called before each rename. Creates and locks the file again if it was removed. Throws
   /// Error{Errc::usage} if another process has locked it in between, and in a forked child, which
   /// shares its parent's locks.
   void renew();

@@ -56,7 +56,7 @@ class BucketQueue {
   /// Makes later work on `stream` wait for all collectives. Blocks for works of the host only.
   void hold(void* stream, Deadline deadline);
 
-  /// To be called after hold(): blocks until all collectives have ended.
+  /// Must be called after hold(): blocks until all collectives have ended.
   void await(Deadline deadline);
 
   /// Aborts the group, since this rank does not complete its step.

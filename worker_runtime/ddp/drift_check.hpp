@@ -23,8 +23,8 @@ class DriftCheck {
   Work start(ProcessGroup& group, const TensorWork& tensors, const BucketPlan& plan,
              std::span<const Parameter> parameters, std::int64_t step);
 
-  /// To be called after that work has ended. Throws Error{Errc::usage} with the first difference on
-  /// every rank if ranks differ, and blocks only in that case.
+  /// Must be called after that work has ended. Throws Error{Errc::usage} with the first difference
+  /// on every rank if ranks differ, and blocks only in that case.
   void finish(ProcessGroup& group, const TensorWork& tensors, const BucketPlan& plan,
               std::span<const Parameter> parameters, std::int64_t step) const;
 

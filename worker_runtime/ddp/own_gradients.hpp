@@ -5,12 +5,12 @@
 
 namespace ddprun {
 
-/// True if the caller provides memory for the gradient.
+/// Returns true if the caller provides memory for the gradient.
 constexpr bool has_own_gradient(const Parameter& parameter) {
   return parameter.gradient.data != nullptr;
 }
 
-/// True if its type differs from the bucket's: each step's gradient is added to the bucket.
+/// Returns true if its type differs from the bucket's: each step's gradient is added to the bucket.
 inline bool is_added(const Parameter& parameter, const Buffer& in_bucket) {
   return has_own_gradient(parameter) && parameter.gradient.type != in_bucket.type;
 }

@@ -22,7 +22,7 @@ class Readiness {
   /// otherwise once.
   Readiness(std::size_t parameters, bool count_first);
 
-  /// To be called between steps. `buckets`: bucket index of each parameter.
+  /// Must be called between steps. `buckets`: bucket index of each parameter.
   void lay_out(std::span<const std::size_t> buckets, std::size_t bucket_count);
 
   /// Without `synchronise` the step counts nothing. `observe` records the order.
@@ -37,16 +37,16 @@ class Readiness {
   /// zero.
   bool count_down(std::size_t parameter);
 
-  /// True during the step that determines how often each gradient is ready.
+  /// Returns true during the step that determines how often each gradient is ready.
   bool is_counting() const { return is_counting_; }
-  /// True if the counts are known or not needed.
+  /// Returns true if the counts are known or not needed.
   bool knows_counts() const { return !counts_first_; }
   /// Ends that step: the marks so far become the expected counts, and all gradients are complete.
   void end_count();
 
   bool is_complete(std::size_t parameter) const;
   bool is_marked(std::size_t parameter) const { return slots_[parameter].marks > 0; }
-  /// True if counting has found that this rank never uses the parameter.
+  /// Returns true if counting has found that this rank never uses the parameter.
   bool is_never_ready(std::size_t parameter) const { return slots_[parameter].expected == 0; }
   std::uint32_t expected(std::size_t parameter) const { return slots_[parameter].expected; }
 

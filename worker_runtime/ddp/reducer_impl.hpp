@@ -88,7 +88,7 @@ class GradientReducer::Impl {
   DriftCheck drift_;
   std::optional<StateBroadcast> buffers_;  ///< broadcast before every step
   std::optional<StepPartners> forward_;    ///< set from begin_forward() to begin()
-  StepPartners partners_;                  ///< of the last begun step
+  StepPartners partners_;                  ///< partners of the last begun step
   bool buffers_are_old_ = true;
   bool checks_drift_ = false;  ///< in this step
   bool has_rebuilt_ = false;

@@ -27,12 +27,12 @@ class StepReduction {
   const Readiness& readiness() const { return readiness_; }
   BucketQueue& queue() { return queue_; }
 
-  /// To be called between steps. Gradients keep their values and change their memory.
+  /// Must be called between steps. Gradients keep their values and change their memory.
   void lay_out(BucketPlan plan);
 
-  /// To be called between steps.
+  /// Must be called between steps.
   void zero();
-  /// To be called after hold(): blocks until the gradients are reduced.
+  /// Must be called after hold(): blocks until the gradients are reduced.
   void synchronise(Deadline deadline);
 
   const TensorWork& tensors() const { return tensors_; }
@@ -69,14 +69,14 @@ class StepReduction {
   /// Runs the collectives of the step with zero gradients.
   void shadow(bool shares_used);
 
-  /// To be called when all gradients are complete. Blocks until they are reduced and in the
+  /// Must be called when all gradients are complete. Blocks until they are reduced and in the
   /// caller's memory.
   void wait(Deadline deadline);
   /// Like wait(), but makes later work on `stream` wait instead of the caller.
   void hold(void* stream, Deadline deadline);
 
-  /// True if any rank used it in the last step in which this was shared, or if it has not been
-  /// shared.
+  /// Returns true if any rank used it in the last step in which this was shared, or if it has not
+  /// been shared.
   bool is_used(std::size_t parameter) const { return used_[parameter] != 0; }
 
  private:
@@ -109,7 +109,7 @@ class StepReduction {
   std::uint64_t capture_ = 0;          ///< capture of that stream
   std::optional<void*> held_;          ///< stream of the last step's gradients
   std::mutex mutex_;                   ///< guards the members below
-  std::vector<Gathering> gatherings_;  ///< by bucket
+  std::vector<Gathering> gatherings_;  ///< gatherings by bucket
   BucketQueue queue_;  // last, since its works may use the memory of the other members
 };
 

@@ -29,7 +29,7 @@ ModuleTensors tensors_of(const ::torch::nn::Module& module);
 /// Returns the identities of all parameters, then all buffers.
 std::vector<const void*> identities_of(const ::torch::nn::Module& module);
 
-/// "Float[2, 3]"
+/// Returns text such as "Float[2, 3]".
 std::string describe(const at::Tensor& tensor);
 
 /// Returns what must be equal on all ranks, in the order of definition.

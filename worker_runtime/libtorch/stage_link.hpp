@@ -23,7 +23,7 @@ struct MicroBatch {
   bool operator==(const MicroBatch&) const = default;
 };
 
-/// "rows 12 to 23 of 120"
+/// Returns text such as "rows 12 to 23 of 120".
 std::string describe(const MicroBatch& micro_batch);
 
 class StageLink {

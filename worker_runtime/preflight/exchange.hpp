@@ -21,7 +21,7 @@ struct ExchangeSettings {
 };
 
 struct Exchange {
-  double bytes_per_second = 0;  ///< of the fastest correct all-reduce; 0 if there was none
+  double bytes_per_second = 0;  ///< rate of the fastest correct all-reduce; 0: none
   std::string problem{};        ///< message of the last failure
   bool is_own_problem = false;  ///< the failure is not that of another rank alone
 };

@@ -19,7 +19,7 @@ struct Failure {
   std::string message;
   /// Backtrace at the end of the exception's text, as of LibTorch; empty if missing.
   std::string backtrace = {};
-  std::optional<Errc> code = {};  ///< of an Error
+  std::optional<Errc> code = {};  ///< code of an Error
 };
 
 Failure describe(const std::exception_ptr& failure);

@@ -39,8 +39,8 @@ class GlooMessages {
 
   gloo::Context& context_;
   const int rank_;
-  std::map<int, std::deque<Sent>> under_way_;      ///< by receiver, oldest first
-  std::map<int, std::deque<Bytes>> to_this_rank_;  ///< by tag
+  std::map<int, std::deque<Sent>> under_way_;      ///< messages by receiver, oldest first
+  std::map<int, std::deque<Bytes>> to_this_rank_;  ///< messages by tag
 };
 
 }  // namespace ddprun

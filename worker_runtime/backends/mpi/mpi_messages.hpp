@@ -34,7 +34,7 @@ class Messages {
 
   MPI_Comm communicator_;
   int tag_max_ = 0;
-  std::map<int, std::deque<Sent>> under_way_;  ///< by receiver, oldest first
+  std::map<int, std::deque<Sent>> under_way_;  ///< messages by receiver, oldest first
 };
 
 }  // namespace ddprun::mpi

@@ -40,7 +40,7 @@ class Messages {
   const Sync& sync_;
   int rank_;
   std::deque<Outstanding> outstanding_;
-  std::vector<std::deque<Envelope>> early_;  ///< by sender
+  std::vector<std::deque<Envelope>> early_;  ///< early messages by sender
 };
 
 }  // namespace ddprun::shared_memory

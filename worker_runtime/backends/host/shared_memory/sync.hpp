@@ -57,7 +57,7 @@ class Sync {
 
   /// From now on the end of the calling thread counts as the death of this rank.
   void hold_life();
-  /// To be called by the same thread: its end no longer counts as a death. Does nothing without
+  /// Must be called by the same thread: its end no longer counts as a death. Does nothing without
   /// hold_life().
   void release_life() noexcept;
 

@@ -16,7 +16,7 @@ enum class FrameKind : std::uint32_t {
 
 struct Frame {
   FrameKind kind = FrameKind::data;
-  std::uint32_t step = 0;  ///< of the collective
+  std::uint32_t step = 0;  ///< step of the collective
   std::uint64_t bytes = 0;
   shared_memory::CallHeader call = {};
 };

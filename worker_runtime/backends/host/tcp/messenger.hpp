@@ -37,7 +37,7 @@ inline constexpr std::size_t kEarlyMessagesMax = 1024;
 struct MessengerOptions {
   int rank = 0;
   Digest key = {};                 ///< secret of the group's ranks
-  std::vector<PeerAddress> peers;  ///< by rank
+  std::vector<PeerAddress> peers;  ///< addresses by rank
 };
 
 class Messenger {

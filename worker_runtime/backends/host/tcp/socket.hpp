@@ -60,7 +60,7 @@ int dial_error(int fd);
 /// Returns a new connection of the listener, or a closed Socket if none is pending.
 Socket accept_from(int listener);
 
-/// "10.0.0.1 or 10.0.0.2, port 4711".
+/// Returns text such as "10.0.0.1 or 10.0.0.2, port 4711".
 std::string to_string(const PeerAddress& address);
 
 }  // namespace ddprun::tcp
