@@ -179,7 +179,7 @@ void ConsoleWriter::push() {
 void ConsoleWriter::remove_written(std::size_t bytes) {
   const bool was_full = is_full();
   taken_ += bytes;
-  // Not after each write, which would repeatedly move the rest.
+  // Not done after each write, which would repeatedly move the rest.
   if (taken_ == pending_.size() || taken_ >= kConsoleBytesMax) {
     pending_.erase(0, taken_);
     taken_ = 0;

@@ -223,7 +223,7 @@ class Planner {
                                std::to_string(workers_ - 1));
     }
     for (const int rank : shown) {
-      // As in torchrun: the same script may run on machines with more and with fewer workers.
+      // Like in torchrun: the same script may run on machines with more or fewer workers.
       if (rank < workers_ || shows_none) continue;
       plan_.notes.push_back("--local_ranks_filter: there is no local rank " + std::to_string(rank) +
                             valid_ranks("local rank"));

@@ -123,7 +123,7 @@ class NodesPlanner {
     }
     plan_.is_rank_assumed = plan_.node_rank < 0;
     if (plan_.is_rank_assumed) {
-      // As in torchrun; the address of the endpoint decides whether it is the host.
+      // Like in torchrun, the endpoint's address decides whether this node is the host.
       plan_.node_rank = 0;
     } else if (!plan_.is_host) {
       plan_.is_host = plan_.node_rank == 0;

@@ -55,7 +55,7 @@ std::variant<std::vector<std::string>, std::string> find_executable(const Launch
     if (!problem.empty()) return name + ": " + problem;
     return std::vector<std::string>{name};
   }
-  // Not the working directory, where another user may have created a file of that name.
+  // Does not search the working directory, where other users may create files.
   auto folders = path_folders(facts);
   folders.push_back(facts.program_directory);
   if (const auto found = find_in(folders, name, facts)) {

@@ -13,7 +13,7 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-// For loads that precede the second load of the stamp or of the count of descriptions.
+// Loads a value before the second load of the stamp or of the count of descriptions.
 constexpr auto kBefore = std::memory_order_acquire;
 
 /// Another process has written it, perhaps without an end.
@@ -93,7 +93,7 @@ struct Reading {
   bool is_message() const { return (state & kMessageFlag) != 0; }
 };
 
-/// Nothing if it is empty or was written meanwhile.
+/// Returns nullopt if the entry is empty or was written meanwhile.
 std::optional<Reading> read(const FlightEntry& entry) {
   Reading reading{.stamp = entry.stamp.load(kBefore),
                   .number = entry.number.load(kBefore),

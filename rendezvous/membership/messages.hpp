@@ -20,60 +20,60 @@
 
 namespace ddprun::membership {
 
-/// Of this set of messages. Two agents that differ in it do not understand each other.
+/// Version of these messages. Agents with different versions cannot communicate.
 inline constexpr std::uint32_t kProtocolVersion = 9;
 
 /// Maximum round number and restart count that is accepted from a node.
 inline constexpr int kRoundMax = 1'000'000'000;
 
-/// The highest number of a signal on Linux.
+/// Highest signal number on Linux.
 inline constexpr int kSignalMax = 64;
 
 /// Maximum number of agents in one probe.
 inline constexpr std::size_t kProbedNodesMax = 256;
 
-/// Bytes of a numeric address, including a scope.
+/// Maximum bytes of a numeric address, including a scope.
 inline constexpr std::size_t kAddressBytesMax = 64;
 
 /// Endpoint at which an agent accepts probe connections.
 struct ProbeAddress {
-  std::string host{};      ///< numeric
-  std::uint16_t port = 0;  ///< 0: nowhere
+  std::string host{};      ///< numeric address
+  std::uint16_t port = 0;  ///< TCP port; 0: none
 
   bool operator==(const ProbeAddress&) const = default;
 };
 
-/// How a worker ended.
+/// End of a worker.
 struct WorkerExited {
   int attempt = 0;
   int rank = 0;
   int local_rank = 0;
   pid_t pid = 0;
-  std::string node{};             ///< its node's name; empty in a run of one
-  int exit_code = 0;              ///< meaningful if signal is 0
-  int signal = 0;                 ///< the signal that ended it, or 0
+  std::string node{};             ///< name of its node; empty in a single-node run
+  int exit_code = 0;              ///< exit code, if signal is 0
+  int signal = 0;                 ///< signal that ended it; 0: none
   bool was_stopped = false;       ///< the agent had asked it to stop before it ended: not a cause
   bool was_forwarded = false;     ///< the agent had received this signal and forwarded it
-  bool is_out_of_memory = false;  ///< the kernel's out-of-memory killer did it
+  bool is_out_of_memory = false;  ///< the kernel's out-of-memory killer ended it
   std::int64_t peak_memory_bytes = 0;
-  double ran_seconds = 0;                                           ///< from start to end
+  double ran_seconds = 0;                                           ///< time from start to end
   std::optional<std::chrono::system_clock::time_point> ended_at{};  ///< by its node's clock
   std::optional<std::filesystem::path> core_file;
-  std::string error_message;         ///< from its error file, or empty
-  std::string error_traceback;       ///< from its error file, or empty
-  std::optional<Errc> error_code{};  ///< from its error file: code of the Error that ended it
-  /// When it recorded the error, if the file says so.
+  std::string error_message;         ///< message in its error file, or empty
+  std::string error_traceback;       ///< traceback in its error file, or empty
+  std::optional<Errc> error_code{};  ///< code in its error file, of the Error that ended it
+  /// Time when the worker recorded the error, if the file contains it.
   std::optional<std::chrono::system_clock::time_point> error_time{};
   std::vector<std::string> last_lines;  ///< last lines of standard error, oldest first
   std::string hint{};                   ///< what its last lines mean, with a remedy; or empty
   std::filesystem::path log_folder{};   ///< folder of worker and attempt; empty: none
 
-  /// Of one that ended with exit code 0 and should not have: "before it entered collective 3 ...".
+  /// What a worker had not done when it exited with code 0: "before it entered collective 3 ...".
   std::string ended_before{};
 
   bool was_started = true;  ///< false: `error_message` is the reason, `pid` meaningless
-  /// Of a worker that SIGKILL has not ended, "65 s after SIGKILL: state D ..."; nothing: it has
-  /// ended. Exit code and signal then mean nothing.
+  /// State of a worker that SIGKILL has not ended, such as "65 s after SIGKILL: state D ...";
+  /// nullopt if it has ended. If set, exit code and signal are invalid.
   std::optional<std::string> still_running{};
 
   bool failed() const {
@@ -82,13 +82,13 @@ struct WorkerExited {
   bool operator==(const WorkerExited&) const = default;
 };
 
-/// A worker that failed, as others need to know it.
+/// A worker's failure, as sent to other nodes.
 struct Failure {
   int rank = 0;
   bool is_victim = false;              ///< it blames a peer
-  double ran_seconds = 0;              ///< from its start to its end
+  double ran_seconds = 0;              ///< time from start to end
   std::string description;             ///< "rank 2 (pid 4711) was killed by SIGKILL"
-  std::string node;                    ///< the name of its node
+  std::string node;                    ///< name of its node
   std::optional<WorkerExited> exit{};  ///< details for reports; empty: left out for their size
 
   bool operator==(const Failure&) const = default;
@@ -135,20 +135,20 @@ struct Heartbeat {
 struct WorkersFailing {
   int round = 0;
   std::string reason;
-  bool were_asked = false;  ///< to stop, before the failure
+  bool were_asked = false;  ///< the workers were asked to stop before the failure
 
   bool operator==(const WorkersFailing&) const = default;
 };
 
-/// Nothing is left of the node's workers of the round.
+/// All processes of the node's workers of the round have ended.
 struct WorkersEnded {
   int round = 0;
   bool have_succeeded = false;
   std::string not_started{};        ///< why a worker could not be executed; empty: all could
-  std::vector<Failure> failures{};  ///< those that failed on their own, root cause first
+  std::vector<Failure> failures{};  ///< failures with own causes, root cause first
   std::vector<control::RankFlights> flights{};  ///< flight records of its workers
-  bool were_asked = false;                      ///< to stop, before they had ended
-  /// Of a run of one node whose processes could not be killed: why no other round may follow.
+  bool were_asked = false;                      ///< they were asked to stop before they ended
+  /// Reason why no other round may follow: processes of a single-node run could not be killed.
   std::optional<std::string> no_restart{};
 
   bool operator==(const WorkersEnded&) const = default;
@@ -182,7 +182,7 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 
-/// The node cannot join, and a retry would fail too.
+/// The node cannot join, and a retry would also fail.
 struct Refused {
   std::string reason;
   std::string config{};  ///< outline of the run's configuration, if that differs
@@ -196,10 +196,10 @@ struct HeartbeatAnswer {
   bool operator==(const HeartbeatAnswer&) const = default;
 };
 
-/// For the operator: nodes that are present or missing.
+/// Message for the operator: nodes that are present or missing.
 struct Waiting {
   std::string text;
-  bool is_warning = false;  ///< something is amiss
+  bool is_warning = false;  ///< needs attention
 
   bool operator==(const Waiting&) const = default;
 };
@@ -237,7 +237,7 @@ struct StopWorkers {
   std::string reason;
   /// true if there is no failure: workers may save their state, as after a request of the operator.
   bool is_orderly = false;
-  int signal = 0;  ///< that ends the run after this round; 0: another round may follow
+  int signal = 0;  ///< signal that ends the run after this round; 0: another round may follow
 
   bool operator==(const StopWorkers&) const = default;
 };
@@ -253,22 +253,22 @@ enum class RunResult : std::uint8_t {
   agent_failed,  ///< the agent could not continue: no folder, descriptor or memory was left
 };
 
-/// The last result that agents send to each other.
+/// Last result that agents send to each other.
 inline constexpr RunResult kLastSharedResult = RunResult::no_rendezvous;
 
 /// The nodes for which the run has ended.
 enum class OutcomeScope : std::uint8_t {
-  run,   ///< all of them
-  node,  ///< this node alone; the others may continue
+  run,   ///< all nodes
+  node,  ///< only this node; the others may continue
 };
 
-/// How the run ended.
+/// End of a run.
 struct RunOutcome {
   RunResult result = RunResult::succeeded;
   OutcomeScope scope = OutcomeScope::run;
-  int rounds = 0;  ///< formed so far
+  int rounds = 0;  ///< number of rounds formed
   std::string reason;
-  int signal = 0;                               ///< that interrupted it
+  int signal = 0;                               ///< signal that interrupted it; 0: none
   std::vector<Failure> failures{};              ///< failures in the last round, root cause first
   std::vector<control::RankFlights> flights{};  ///< flights in the last round, by rank
 

@@ -215,7 +215,7 @@ class TlsSession::Impl {
   const std::string& problem() const { return problem_; }
 
  private:
-  /// Without a name to compare, OpenSSL would accept that of any server.
+  /// Without a name to compare, OpenSSL would accept the certificate of any server.
   void expect_host() {
     if (is_address(ssl_, session_, host_)) return;
     std::string name = host_;

@@ -235,7 +235,7 @@ std::optional<bool> PeerUsers::is_local(const ConnectionEnd& end) {
   if (end.scope != 0) add_attribute(request, RTA_OIF, &end.scope, sizeof end.scope);
   NetlinkAnswer answer;
   ask(route_.get(), &request, request.header.nlmsg_len, sequence_, answer);
-  // No route to the address: it cannot be this machine's.
+  // There is no route to the address, so it cannot be this machine's.
   if (answer.error == ENETUNREACH || answer.error == EHOSTUNREACH) return false;
   rtmsg route{};
   if (answer.error != 0 || answer.type != RTM_NEWROUTE || !answer.read(route)) return std::nullopt;

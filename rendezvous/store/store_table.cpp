@@ -46,7 +46,7 @@ struct StoreTable::Apply {
   void operator()(wire::CompareSet& swap) {
     const std::string* const value = table.values_.find(swap.key);
     if (value == nullptr && !swap.expected.empty()) {
-      // As in PyTorch, nothing is stored, but the answer is the value that the client expected.
+      // Like in PyTorch, nothing is stored, and the answer is the value that the client expected.
       reply(wire::Value{std::move(swap.expected)});
     } else if (value != nullptr && *value != swap.expected) {
       reply(wire::Value{*value});

@@ -94,7 +94,7 @@ std::int64_t ElasticSampler::sample_at(std::int64_t position) const {
     case SampleOrder::pytorch:
       return order_[static_cast<std::size_t>(position)];
     case SampleOrder::computed:
-      // Not the sum: seed 0 in epoch 5 differs from seed 5 in epoch 0.
+      // Seeds are not added: seed 0 in epoch 5 must differ from seed 5 in epoch 0.
       return permuted(position, options_.samples,
                       options_.seed ^ (0x2545'f491'4f6c'dd1d * static_cast<std::uint64_t>(epoch_)));
     case SampleOrder::sequential:

@@ -114,7 +114,7 @@ Exchange exchange_in_pairs(ProcessGroup group, const ExchangeSettings& settings)
       auto made = group.new_group({low, high}, {}, options);
       if (made) own = std::move(made);
     }
-    // So that all pairs exchange at the same time.
+    // Makes all pairs exchange at the same time.
     group.barrier().wait();
     if (own) try_exchange(exchange, *own, settings);
   }

@@ -42,7 +42,7 @@ void combine_two(collectives::Combine combine, void* out, const void* a, const v
   combine(sources.data(), sources.size(), &out, 1, elements);
 }
 
-/// For collectives that only move data, where Gloo needs only the element size.
+/// Used for collectives that only move data, for which Gloo needs only the element size.
 template <typename Options>
 void set_output(Options& options, Buffer buffer) {
   options.setOutput(static_cast<std::uint8_t*>(buffer.data), buffer.bytes());
@@ -53,7 +53,7 @@ void set_input(Options& options, Buffer buffer) {
   options.setInput(static_cast<std::uint8_t*>(buffer.data), buffer.bytes());
 }
 
-/// For collectives that combine elements; Gloo needs their type.
+/// Used for collectives that combine elements; Gloo needs the element type.
 template <typename Options>
 void set_elements(Options& options, Buffer input, Buffer output) {
   const auto set = [&]<typename T>(T*) {

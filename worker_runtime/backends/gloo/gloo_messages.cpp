@@ -11,7 +11,7 @@ namespace ddprun {
 
 namespace {
 
-// As promised by ProcessGroup::send().
+// Limit that ProcessGroup::send() documents.
 constexpr std::size_t kUnderWayMax = 32;
 
 // Gloo's collectives use the prefixes 1 to 8 in the upper byte.

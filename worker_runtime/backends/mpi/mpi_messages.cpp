@@ -10,7 +10,7 @@ namespace ddprun::mpi {
 
 namespace {
 
-// As promised by ProcessGroup::send().
+// Limit that ProcessGroup::send() documents.
 constexpr std::size_t kUnderWayMax = 32;
 
 int byte_count(Buffer buffer) {
