@@ -13,7 +13,7 @@ inline constexpr std::chrono::seconds kPreflightJoinLimit{60};
 inline constexpr std::chrono::seconds kPreflightExamLimit{60};
 /// Limit for the ranks of an exchange to connect, and limit for the exchanges.
 inline constexpr std::chrono::seconds kPreflightExchangeLimit{20};
-/// Number of partners. With fewer, two bad ranks can make a good rank look bad.
+/// Maximum number of partners. With fewer, two bad ranks can make a good rank look bad.
 inline constexpr int kPreflightPartnersMax = 3;
 /// Limit for steps without a separate limit: start of processes on a busy machine, destruction of
 /// communicators, and exchange of results between ranks.

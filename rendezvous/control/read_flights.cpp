@@ -13,7 +13,7 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-// Loads a value before the second load of the stamp or of the count of descriptions.
+// Order of loads before the second load of the stamp or of the count of descriptions.
 constexpr auto kBefore = std::memory_order_acquire;
 
 /// Another process has written it, perhaps without an end.
