@@ -4,6 +4,7 @@
 #include "launcher/agent/early_exit.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_hint.hpp"
+#include "launcher/agent/hang_watch.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/process/worker_group.hpp"
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -174,7 +176,9 @@ class Attempt::Impl {
     group_ = &group;
     co_await start_workers(group);
     are_started_ = true;
+    watch_hangs(group);
     co_await watch_workers(group);
+    hang_watch_.reset();
     const auto swept = co_await group.sweep();
     group_ = nullptr;
     keep_flights();
@@ -326,14 +330,68 @@ class Attempt::Impl {
   /// The stacks of the ranks that others have waited for show why they are late.
   void set_late_ranks() {
     const auto running = group_->running();
-    std::vector<int> late;
-    for (const auto& stalled : find_stalled_collectives(end_.flights)) {
-      for (const auto& missing : stalled.missing) {
-        if (std::find(running.begin(), running.end(), missing.rank) != running.end())
-          late.push_back(missing.rank);
-      }
-    }
+    auto late = late_ranks(find_stalled_collectives(end_.flights));
+    std::erase_if(late, [&running](int rank) {
+      return std::find(running.begin(), running.end(), rank) == running.end();
+    });
     group_->set_late_ranks(std::move(late));
+  }
+
+  void watch_hangs(WorkerGroup& group) {
+    const auto& timeout = plan().options.hang_timeout;
+    if (timeout.mode == HangTimeout::Mode::off || phase_ != Phase::running) return;
+    const auto& place = facts_.placement;
+    const bool reads_terminal = facts_.standard_input == InputKind::terminal;
+    HangDetector::Settings settings{.timeout = timeout,
+                                    .world_size = place.world_size,
+                                    .ticks_per_second = ::sysconf(_SC_CLK_TCK)};
+    for (const int rank : group.running()) {
+      if (reads_terminal && has_standard_input(plan(), facts_, rank)) settings.terminal_rank = rank;
+    }
+    hang_watch_.emplace(context_.executor, group, settings,
+                        [this](const HangFinding& finding, std::vector<MissingRank> ranks) {
+                          take_finding(finding, std::move(ranks));
+                        });
+  }
+
+  void take_finding(const HangFinding& finding, std::vector<MissingRank> ranks) {
+    if (phase_ != Phase::running) return;
+    const double seconds = Seconds(finding.time).count();
+    if (finding.kind == HangFinding::Kind::resumed)
+      return report(HangEnded{.attempt = facts_.attempt, .seconds = seconds});
+    const HangDetected hang{.attempt = facts_.attempt,
+                            .seconds = seconds,
+                            .is_certain = finding.kind == HangFinding::Kind::certain,
+                            .ranks = std::move(ranks),
+                            .action = action_on(finding)};
+    report(hang);
+    if (hang.action != OnHang::report) return end_hang(hang);
+    if (plan().stacks.when != StacksWhen::never) {
+      take_stacks("during a hang");
+    } else {
+      record_flights();
+      report_stalled(recorded_, Seconds(0));
+    }
+  }
+
+  OnHang action_on(const HangFinding& finding) const {
+    const OnHang wanted = plan().options.on_hang;
+    const bool are_none_left = facts_.restarts_left && *facts_.restarts_left == 0;
+    const bool must_report =
+        finding.kind != HangFinding::Kind::certain || (wanted == OnHang::restart && are_none_left);
+    return must_report ? OnHang::report : wanted;
+  }
+
+  void end_hang(const HangDetected& hang) {
+    end_.is_final = hang.action == OnHang::stop;
+    note_flights();
+    std::vector<int> ranks;
+    for (const auto& [rank, doing] : hang.ranks) {
+      ranks.push_back(rank);
+      group_->set_hung(rank, doing);
+    }
+    group_->set_late_ranks(ranks);
+    stop_survivors(ranks.front(), ranks_phrase(ranks) + (ranks.size() == 1 ? " hangs" : " hang"));
   }
 
   void record_flights() {
@@ -386,7 +444,8 @@ class Attempt::Impl {
   FailureNotice notice_;
   StartRetry retry_;
   LimitTimer culprit_timer_;
-  WorkerGroup* group_ = nullptr;  ///< null unless processes of the workers may exist
+  std::optional<HangWatch> hang_watch_;  ///< while workers run
+  WorkerGroup* group_ = nullptr;         ///< null unless processes of the workers may exist
   bool are_started_ = false;
   bool awaits_culprit_ = false;
   Phase phase_ = Phase::running;

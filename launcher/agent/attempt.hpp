@@ -44,6 +44,7 @@ struct AttemptEnd {
   std::vector<RankFlights> flights{};
   /// Describes the processes that could not be killed; nullopt if all have ended.
   std::optional<std::string> still_running{};
+  bool is_final = false;  ///< workers hung, and --on_hang ends the run
 };
 
 class Attempt {

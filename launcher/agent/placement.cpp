@@ -33,7 +33,8 @@ WorkerExited shortened(WorkerExited exit, bool is_first) {
     exit.hint.clear();
     exit.last_lines.clear();
   }
-  for (auto* text : {&exit.ended_before, &exit.error_message, &exit.error_traceback, &exit.hint})
+  for (auto* text :
+       {&exit.ended_before, &exit.hung, &exit.error_message, &exit.error_traceback, &exit.hint})
     membership::cut(*text, kTextBytesMax);
   if (exit.still_running) membership::cut(*exit.still_running, kTextBytesMax);
   for (auto& line : exit.last_lines) membership::cut(line, kTextBytesMax);
@@ -141,7 +142,8 @@ membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& pl
          .exit = shortened(exit, ended.failures.empty())});
   }
   ended.flights = end.flights;
-  if (end.still_running && !failures.empty()) {
+  if (end.is_final) ended.no_restart = "no restart, because --on_hang is stop";
+  if (end.still_running && !failures.empty() && !plan.nodes) {
     ended.no_restart = failures.front().still_running ? "no restart beside it"
                                                       : "no restart, because " + *end.still_running;
   }

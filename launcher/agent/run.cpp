@@ -393,6 +393,8 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     if (self->failure_ || self->has_left_others_) co_return;
     AttemptFacts facts{.attempt = round.round,
                        .restart_count = round.restarts_used,
+                       .restarts_left = restarts_left(round.restarts_used,
+                                                      membership_settings(self->plan_).restarts),
                        .have_workers_started = self->have_workers_started_,
                        .placement = make_placement(round, self->store_host()),
                        .store_port = round.store_port,
@@ -438,9 +440,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
                          .world_size = place.world_size,
                          .store = to_string(StoreEndpoint{place.master_addr, facts.store_port})});
     }
-    report(AttemptStarted{
-        .attempt = facts.attempt,
-        .restarts_left = restarts_left(facts.restart_count, membership_settings(plan_).restarts)});
+    report(AttemptStarted{.attempt = facts.attempt, .restarts_left = facts.restarts_left});
   }
 
   void report(const Event& event) { emit(context_.events, event); }

@@ -29,9 +29,10 @@ NodePlacement single_node_placement(const LaunchPlan& plan);
 
 /// Data of an attempt that is not in the plan.
 struct AttemptFacts {
-  int attempt = 0;                    ///< number of the round
-  int restart_count = 0;              ///< restarts after failures on any node
-  bool have_workers_started = false;  ///< on this node, in an earlier attempt
+  int attempt = 0;                       ///< number of the round
+  int restart_count = 0;                 ///< restarts after failures on any node
+  std::optional<int> restarts_left = 0;  ///< nullopt: no fixed limit
+  bool have_workers_started = false;     ///< on this node, in an earlier attempt
   NodePlacement placement{};
   std::uint16_t store_port = 0;                    ///< port of the agent's store
   std::optional<std::uint16_t> worker_store_port;  ///< port of a store of the workers

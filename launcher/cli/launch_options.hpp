@@ -109,6 +109,26 @@ enum class StacksWhen {
   stop,  ///< stopping workers, and killing them
 };
 
+/// Time without progress after which workers count as hung.
+struct HangTimeout {
+  enum class Mode {
+    automatic,  ///< derived from the waits observed in the run
+    fixed,
+    off,
+  };
+  Mode mode = Mode::automatic;
+  std::chrono::milliseconds time{0};  ///< for Mode::fixed
+
+  bool operator==(const HangTimeout&) const = default;
+};
+
+/// Reaction to hung workers.
+enum class OnHang {
+  report,
+  restart,  ///< while restarts are left; otherwise report
+  stop,     ///< the run fails
+};
+
 /// A variable in the workers' environment that a configuration file sets or removes.
 struct EnvironmentChange {
   std::string name;
@@ -175,6 +195,8 @@ struct LaunchOptions {
   std::chrono::milliseconds shutdown_timeout{30'000};
   ExitCodePolicy exit_code = ExitCodePolicy::torchrun;
   StacksWhen stacks = StacksWhen::kill;
+  HangTimeout hang_timeout;
+  OnHang on_hang = OnHang::restart;
 
   // Output.
   std::string log_dir;

@@ -65,6 +65,12 @@ Problem set_stacks(LaunchOptions& options, const std::string& value) {
                   value, {{"never", When::never}, {"kill", When::kill}, {"stop", When::stop}}));
 }
 
+Problem set_on_hang(LaunchOptions& options, const std::string& value) {
+  return keep(options.on_hang, parse_choice<OnHang>(value, {{"report", OnHang::report},
+                                                            {"restart", OnHang::restart},
+                                                            {"stop", OnHang::stop}}));
+}
+
 Problem set_omp_num_threads(LaunchOptions& options, const std::string& value) {
   int threads = 0;
   if (value != "auto" && keep(threads, parse_integer(value, 1, kThreadsMax))) {
@@ -289,6 +295,15 @@ constexpr OptionEntry kOwn[] = {
      "A run of several weeks then survives occasional failures, while a program that always fails "
      "still ends.",
      "window"},
+    {"hang_timeout", 0, "SECONDS|auto|off", OptionGroup::own, Section::restart, "", "auto",
+     "Time without a collective after which workers count as hung. auto: derived from the waits in "
+     "this run; 5 s for a stopped process.",
+     [](Options& o, Text v) { return keep(o.hang_timeout, parse_hang_timeout(v)); },
+     "See \"Hangs\"."},
+    {"on_hang", 0, "report|restart|stop", OptionGroup::own, Section::restart, "", "restart",
+     "Reaction to hung workers. restart: restart all workers while restarts are left; stop: end "
+     "the run as failed.",
+     set_on_hang, "Without restarts left, restart is equivalent to report. See \"Hangs\"."},
     {"agent_store", 0, "on|off", OptionGroup::own, Section::rendezvous, "",
      "on, or off if TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1",
      "off: the PyTorch worker with rank 0, not ddprun, hosts the store at MASTER_PORT; for "

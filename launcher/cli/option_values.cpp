@@ -81,6 +81,16 @@ Parsed<std::chrono::milliseconds> parse_seconds(const std::string& text,
   return std::chrono::milliseconds(std::llround(value * 1000));
 }
 
+Parsed<HangTimeout> parse_hang_timeout(const std::string& text) {
+  using Mode = HangTimeout::Mode;
+  if (text == "auto") return HangTimeout{.mode = Mode::automatic};
+  if (text == "off") return HangTimeout{.mode = Mode::off};
+  const auto parsed = parse_seconds(text, std::chrono::seconds(1));
+  if (const auto* problem = std::get_if<ValueProblem>(&parsed))
+    return ValueProblem{problem->text + ", auto or off"};
+  return HangTimeout{.mode = Mode::fixed, .time = std::get<std::chrono::milliseconds>(parsed)};
+}
+
 Parsed<bool> parse_switch(const std::string& text) {
   if (const auto value = whole_number(text)) return *value != 0;
   return ValueProblem{"is not an integer (0 for off, 1 for on)"};

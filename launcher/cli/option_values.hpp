@@ -30,6 +30,9 @@ Parsed<std::chrono::milliseconds> parse_seconds(
     const std::string& text, std::chrono::milliseconds min = std::chrono::milliseconds(0),
     std::chrono::milliseconds max = kYear);
 
+/// Parses "auto", "off" or seconds, at least 1.
+Parsed<HangTimeout> parse_hang_timeout(const std::string& text);
+
 /// Parses a flag in an environment variable: an integer; non-zero means true.
 Parsed<bool> parse_switch(const std::string& text);
 

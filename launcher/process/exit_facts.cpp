@@ -110,7 +110,7 @@ void add_exit_facts(WorkerExited& exited, const ProcessExit& exit, const WorkerS
     exited.error_message =
         "its exit status is unknown: waitid: " + std::generic_category().message(exit.wait_error);
   }
-  if (exit.signal == SIGKILL && !exited.was_stopped)
+  if (exit.signal == SIGKILL && !exited.was_stopped && exited.hung.empty())
     exited.is_out_of_memory = out_of_memory.has_killed(exited.pid);
   if (exit.has_dumped_core) {
     std::error_code error;

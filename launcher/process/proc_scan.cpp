@@ -22,9 +22,10 @@ namespace fs = std::filesystem;
 // From the kernel's sched.h; stable since 2.4 and 2.6.
 constexpr unsigned long kExitingFlag = 0x4;            // PF_EXITING
 constexpr unsigned long kKernelThreadFlag = 0x200000;  // PF_KTHREAD
-// See proc(5): flags are the 9th field, the addresses of code begin with the 26th, those of the
-// environment are the 50th and 51st.
-constexpr int kFieldsFromFlagsToCode = 16;
+// See proc(5): flags are the 9th field, CPU times the 14th and 15th, the addresses of code begin
+// with the 26th, those of the environment are the 50th and 51st.
+constexpr int kFieldsFromFlagsToTimes = 4;
+constexpr int kFieldsFromTimesToCode = 10;
 constexpr int kFieldsFromCodeToEnvironment = 23;
 // Far above what execve accepts by default (a quarter of an 8 MiB stack); bounds a sweep's memory.
 constexpr std::size_t kEnvironmentBytesMax = 8U << 20;
@@ -112,7 +113,12 @@ ProcessState parse_process_state(std::string_view stat_text) {
     std::string skipped;
     for (int i = 0; i < count; ++i) fields >> skipped;
   };
-  skip(kFieldsFromFlagsToCode);
+  skip(kFieldsFromFlagsToTimes);
+  std::uint64_t user_ticks = 0;
+  std::uint64_t system_ticks = 0;
+  fields >> user_ticks >> system_ticks;
+  state.cpu_ticks = user_ticks + system_ticks;
+  skip(kFieldsFromTimesToCode);
   std::size_t code = 0;
   std::size_t begin = 0;
   std::size_t end = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@ namespace ddprun {
 struct ProcessState {
   char letter = '\0';
   unsigned long flags = 0;
+  std::uint64_t cpu_ticks = 0;  ///< user and system time of all threads, in units of _SC_CLK_TCK
   /// nullopt during execve, before the new program has its environment, and without permission to
   /// trace the process.
   std::optional<std::size_t> environment_bytes;

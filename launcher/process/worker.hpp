@@ -28,6 +28,8 @@ struct Worker {
   bool was_stopped = false;  ///< asked to stop before its death was detected
   /// Invalid value in its slot of the control page, for which it was killed.
   std::optional<std::string> damage{};
+  /// What it did when it was found to hang. It is killed instead of asked to stop.
+  std::optional<std::string> hang{};
 
   /// Returns true if the worker has recorded an error: it has failed by itself, and only takes long
   /// to end.

@@ -61,6 +61,8 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void stop(int signal, std::chrono::milliseconds grace);
   std::vector<int> running() const;
   std::vector<RankFlights> flights();
+  std::vector<WorkerSample> sample(bool with_children) const;
+  void set_hung(int rank, const std::string& doing);
   void take_stacks(const std::string& reason);
   void set_late_ranks(std::vector<int> ranks) { stop_.set_late_ranks(std::move(ranks)); }
   void abort(int rank, const std::string& reason);
@@ -252,6 +254,7 @@ asio::awaitable<void> WorkerGroup::Impl::watch(std::shared_ptr<Impl> self,
   worker->standard_error->finish();
   if (exited.failed()) {
     exited.last_lines = worker->standard_error->last_lines();
+    if (worker->hang && exit.signal == SIGKILL) exited.hung = *worker->hang;
     add_exit_facts(exited, exit, worker->spec, self->out_of_memory_);
     if (worker->damage && exited.error_message.empty()) {
       exited.error_message =
@@ -373,11 +376,22 @@ std::vector<RankFlights> WorkerGroup::Impl::flights() {
     if (flights.damage) kill_damaged(*worker, *flights.damage);
     ranks.push_back({worker->spec.rank, std::move(flights)});
   }
-  const bool has_any = std::any_of(ranks.begin(), ranks.end(), [](const RankFlights& rank) {
-    return !rank.worker.groups.empty();
-  });
-  if (!has_any) ranks.clear();
+  const auto has_none = [](const RankFlights& rank) { return rank.worker.groups.empty(); };
+  if (std::all_of(ranks.begin(), ranks.end(), has_none)) ranks.clear();
   return ranks;
+}
+
+std::vector<WorkerSample> WorkerGroup::Impl::sample(bool with_children) const {
+  std::vector<WorkerSample> samples;
+  for (const auto& worker : workers_) {
+    if (!worker->has_ended) samples.push_back(sample_of(*worker, page_, with_children));
+  }
+  return samples;
+}
+
+void WorkerGroup::Impl::set_hung(int rank, const std::string& doing) {
+  for (auto& worker : workers_)
+    if (worker->spec.rank == rank) worker->hang = doing;
 }
 
 void WorkerGroup::Impl::take_stacks(const std::string& reason) {
@@ -453,8 +467,8 @@ void WorkerGroup::Impl::carry_out(StopSequence::Signal step) {
       continue_if_stopped(*worker);
       continue;
     }
-    worker->was_stopped = !worker->damage && !worker->has_recorded_error();
-    worker->process.signal_group(step.signal);
+    worker->was_stopped = !worker->hang && !worker->damage && !worker->has_recorded_error();
+    worker->process.signal_group(worker->hang ? SIGKILL : step.signal);
     // After the signal, so that a stopped worker handles it first.
     worker->process.signal_group(SIGCONT);
   }
@@ -555,6 +569,14 @@ std::vector<int> WorkerGroup::running() const {
 
 std::vector<RankFlights> WorkerGroup::flights() {
   return impl_->flights();
+}
+
+std::vector<WorkerSample> WorkerGroup::sample(bool with_children) const {
+  return impl_->sample(with_children);
+}
+
+void WorkerGroup::set_hung(int rank, const std::string& doing) {
+  impl_->set_hung(rank, doing);
 }
 
 void WorkerGroup::take_stacks(const std::string& reason) {

@@ -7,6 +7,7 @@
 #include "launcher/process/containment.hpp"
 #include "launcher/process/start_retry.hpp"
 #include "launcher/process/sweep.hpp"
+#include "launcher/process/worker_sample.hpp"
 #include "launcher/report/event.hpp"
 #include "rendezvous/base/held_path.hpp"
 #include "rendezvous/control/control_page.hpp"
@@ -90,6 +91,14 @@ class WorkerGroup {
   /// Returns the collectives of each worker, including ended ones. Empty if no worker has a process
   /// group.
   std::vector<RankFlights> flights();
+
+  /// Samples the workers that have not ended. `with_children`: CPU times include those of their
+  /// children.
+  std::vector<WorkerSample> sample(bool with_children) const;
+
+  /// Marks a worker as failed because it hangs; `doing` is WorkerExited::hung. stop() kills it when
+  /// the others get the signal.
+  void set_hung(int rank, const std::string& doing);
 
   /// Takes the stacks of all workers, which continue; next() returns them as StacksTaken.
   void take_stacks(const std::string& reason);

@@ -2,6 +2,7 @@
 // a vector in tests), so their contents agree. Terms are defined in docs/architecture.md.
 #pragma once
 
+#include "launcher/plan/launch_plan.hpp"
 #include "launcher/report/stalled_collective.hpp"
 #include "rendezvous/base/preflight_report.hpp"
 #include "rendezvous/membership/messages.hpp"
@@ -150,6 +151,25 @@ struct CollectiveStalled {
   bool operator==(const CollectiveStalled&) const = default;
 };
 
+/// Workers of this node hang, or may hang.
+struct HangDetected {
+  int attempt = 0;
+  double seconds = 0;
+  bool is_certain = false;           ///< the workers will not continue
+  std::vector<MissingRank> ranks{};  ///< the cause; empty: unknown, or on another node
+  OnHang action = OnHang::report;
+
+  bool operator==(const HangDetected&) const = default;
+};
+
+/// Workers that were suspected to hang have continued.
+struct HangEnded {
+  int attempt = 0;
+  double seconds = 0;
+
+  bool operator==(const HangEnded&) const = default;
+};
+
 /// All workers of an attempt have ended and another attempt follows.
 struct RestartDecided {
   int next_attempt = 0;
@@ -199,8 +219,8 @@ struct RunFinished {
 using Event =
     std::variant<PreflightStarted, DeviceExamined, PreflightEnded, RunStarted, RoundJoined,
                  AttemptStarted, WorkerStarted, WorkerNotStarted, WorkerDying, WorkerExited,
-                 WorkersStopping, WorkersKilled, StacksTaken, CollectiveStalled, RestartDecided,
-                 SignalReceived, Note, Warning, RunFinished>;
+                 WorkersStopping, WorkersKilled, StacksTaken, CollectiveStalled, HangDetected,
+                 HangEnded, RestartDecided, SignalReceived, Note, Warning, RunFinished>;
 
 /// Receives events in order, on the agent's thread. Must not throw, and must not block for long.
 class EventSink {

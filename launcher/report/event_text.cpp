@@ -10,6 +10,9 @@ namespace ddprun {
 
 namespace {
 
+// Limits the line when many ranks hang.
+constexpr std::size_t kHungShownMax = 4;
+
 std::string seconds_text(double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, seconds < 10 ? "%.2f s" : "%.1f s", seconds);
@@ -131,6 +134,29 @@ EventLine line(const CollectiveStalled& event) {
   return {LogLevel::warn, event.attempt, headline(event.stalled)};
 }
 
+EventLine line(const HangDetected& event) {
+  std::vector<int> ranks;
+  std::vector<std::string> doing;
+  for (const auto& rank : event.ranks) {
+    ranks.push_back(rank.rank);
+    const auto text = (event.ranks.size() == 1 ? "" : "rank " + std::to_string(rank.rank) + " ");
+    if (doing.size() < kHungShownMax) doing.push_back(text + rank.doing);
+  }
+  const bool is_one = ranks.size() == 1;
+  std::string text = event.is_certain ? (is_one ? " hangs" : " hang") : " may hang";
+  text = (ranks.empty() ? "the workers" : ranks_phrase(ranks)) + text + ", no progress for " +
+         seconds_text(event.seconds);
+  text += ": " + (doing.empty() ? "no rank of this node is late" : join(doing, ", "));
+  if (event.action == OnHang::restart) text += "; restarting the workers";
+  if (event.action == OnHang::stop) text += "; ending the run";
+  return {LogLevel::warn, event.attempt, text};
+}
+
+EventLine line(const HangEnded& event) {
+  return {LogLevel::info, event.attempt,
+          "the workers have continued after " + seconds_text(event.seconds)};
+}
+
 EventLine line(const RestartDecided& event) {
   std::string text = "restarting";
   if (event.delay.count() > 0) {
@@ -191,6 +217,7 @@ EventLine line_for(const Event& event) {
 std::string describe_failure(const WorkerExited& worker) {
   if (!worker.was_started) return "rank " + std::to_string(worker.rank) + " could not be started";
   const char* how = worker.signal != 0 ? " was killed by " : " failed with ";
+  if (!worker.hung.empty()) return rank_and_pid(worker.rank, worker.pid) + " hung: " + worker.hung;
   if (!worker.ended_before.empty()) how = " has ended with ";
   if (worker.still_running) how = " is ";
   return rank_and_pid(worker.rank, worker.pid) + how + end_of(worker);
@@ -209,6 +236,7 @@ std::string end_of(const WorkerExited& worker) {
   if (worker.still_running) return "still running " + *worker.still_running;
   if (!worker.ended_before.empty()) return "exit code 0 " + worker.ended_before;
   if (worker.signal == 0) return "exit code " + std::to_string(worker.exit_code);
+  if (!worker.hung.empty()) return signal_name(worker.signal) + " after a hang: " + worker.hung;
   const char* origin = worker.was_forwarded ? " (forwarded by ddprun)" : "";
   return signal_name(worker.signal) + (worker.is_out_of_memory ? " (out of memory)" : origin);
 }

@@ -129,6 +129,7 @@ OrderedJson fields(const WorkerExited& event) {
       {"exit_code", has_exit_code ? OrderedJson(event.exit_code) : OrderedJson()},
       {"signal", signal_or_null(event.signal)},
       {"still_running", event.still_running ? OrderedJson(*event.still_running) : OrderedJson()},
+      {"hung", event.hung.empty() ? OrderedJson() : OrderedJson(event.hung)},
       {"was_stopped", event.was_stopped},
       {"was_forwarded", event.was_forwarded},
       {"is_out_of_memory", event.is_out_of_memory},
@@ -187,6 +188,31 @@ OrderedJson fields(const CollectiveStalled& event) {
           {"missing_ranks", missing_ranks(stalled.missing)},
           {"messaging_ranks", missing_ranks(stalled.messaging)},
           {"unknown_ranks", stalled.unknown}};
+}
+
+const char* word_of(OnHang action) {
+  switch (action) {
+    case OnHang::report:
+      return "report";
+    case OnHang::restart:
+      return "restart";
+    case OnHang::stop:
+      return "stop";
+  }
+  return "";
+}
+
+OrderedJson fields(const HangDetected& event) {
+  return {{"event", "hang_detected"},
+          {"attempt", event.attempt},
+          {"seconds", event.seconds},
+          {"is_certain", event.is_certain},
+          {"ranks", missing_ranks(event.ranks)},
+          {"action", word_of(event.action)}};
+}
+
+OrderedJson fields(const HangEnded& event) {
+  return {{"event", "hang_ended"}, {"attempt", event.attempt}, {"seconds", event.seconds}};
 }
 
 OrderedJson fields(const RestartDecided& event) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace ddprun {
 
@@ -262,6 +263,14 @@ std::vector<StalledCollective> find_stalled_collectives(const std::vector<RankFl
     if (stalled) found.push_back(std::move(*stalled));
   }
   return found;
+}
+
+std::vector<int> late_ranks(const std::vector<StalledCollective>& stalled) {
+  std::set<int> late;
+  for (const auto& one : stalled) {
+    for (const auto& missing : one.missing) late.insert(missing.rank);
+  }
+  return {late.begin(), late.end()};
 }
 
 std::string place_of(const StalledCollective& stalled) {

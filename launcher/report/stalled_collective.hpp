@@ -50,6 +50,9 @@ struct StalledCollective {
 /// these ranks.
 std::vector<StalledCollective> find_stalled_collectives(const std::vector<RankFlights>& ranks);
 
+/// Returns the ranks that have not entered a collective in which others wait, each once.
+std::vector<int> late_ranks(const std::vector<StalledCollective>& stalled);
+
 /// Returns "collective 17 of group "default", all_reduce(...) of 25.0 MiB", or the group if it is
 /// still being created.
 std::string place_of(const StalledCollective& stalled);

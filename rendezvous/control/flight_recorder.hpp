@@ -96,6 +96,17 @@ class FlightRecorder {
 /// Returns the bytes per worker in the page, a multiple of the memory page size.
 std::size_t flight_area_bytes() noexcept;
 
+/// Progress of a worker in the calls of all of its live groups.
+struct CallActivity {
+  std::uint64_t calls = 0;  ///< changes whenever a call starts or ends; 0: none yet
+  bool is_in_call = false;
+
+  bool operator==(const CallActivity&) const = default;
+};
+
+/// Returns the progress of a worker. Takes some microseconds, unlike read_flights().
+CallActivity read_activity(const ControlPage& page, int local_rank) noexcept;
+
 /// Returns what the worker has recorded until `now`. Omits groups whose log was reused. The result
 /// is bounded regardless of what the worker has written: ranks are within their groups, ages are
 /// not negative, and texts are printable.

@@ -188,6 +188,22 @@ WorkerFlights damaged(std::string what) {
 
 }  // namespace
 
+CallActivity read_activity(const ControlPage& page, int local_rank) noexcept {
+  CallActivity activity;
+  for (const auto& log : FlightArea::of(page, local_rank).logs) {
+    if (log.use.load(std::memory_order_acquire) != FlightLog::taken) continue;
+    for (const auto& entry : log.entries) {
+      const std::uint64_t stamp = entry.stamp.load(std::memory_order_relaxed);
+      if (stamp == 0) continue;
+      const std::uint32_t state = entry.state.load(std::memory_order_relaxed) & ~kMessageFlag;
+      const bool is_in_call = state == static_cast<std::uint32_t>(FlightState::entered);
+      activity.calls += 2 * stamp + (is_in_call ? 0 : 1);
+      activity.is_in_call = activity.is_in_call || is_in_call;
+    }
+  }
+  return activity;
+}
+
 WorkerFlights read_flights(const ControlPage& page, int local_rank,
                            FlightRecorder::Clock::time_point now) {
   const FlightArea& area = FlightArea::of(page, local_rank);

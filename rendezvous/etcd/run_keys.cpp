@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::json;
 
 /// Version of the values' format.
-constexpr int kVersion = 5;
+constexpr int kVersion = 6;
 
 /// Maximum count of rounds and restarts in a record.
 constexpr std::size_t kListMax = 100'000;

@@ -52,7 +52,7 @@ auto fields(M& m) {
                     m.was_stopped, m.was_forwarded, m.is_out_of_memory, m.peak_memory_bytes,
                     m.ran_seconds, m.ended_at, m.core_file, m.error_message, m.error_traceback,
                     m.error_code, m.error_time, m.last_lines, m.hint, m.log_folder, m.ended_before,
-                    m.was_started, m.still_running);
+                    m.hung, m.was_started, m.still_running);
   } else if constexpr (is<Flight>(static_cast<M*>(nullptr))) {
     return std::tie(m.number, m.is_message, m.call, m.bytes, m.state, m.entered_ago, m.ended_ago);
   } else if constexpr (is<GroupFlightRecord>(static_cast<M*>(nullptr))) {

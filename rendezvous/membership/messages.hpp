@@ -21,7 +21,7 @@
 namespace ddprun::membership {
 
 /// Version of these messages. Agents with different versions cannot communicate.
-inline constexpr std::uint32_t kProtocolVersion = 9;
+inline constexpr std::uint32_t kProtocolVersion = 10;
 
 /// Maximum round number and restart count that is accepted from a node.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -70,6 +70,9 @@ struct WorkerExited {
 
   /// What a worker had not done when it exited with code 0: "before it entered collective 3 ...".
   std::string ended_before{};
+  /// What a worker did when its agent killed it after a hang: "stopped by a signal (state T)"; or
+  /// empty.
+  std::string hung{};
 
   bool was_started = true;  ///< false: `error_message` is the reason, `pid` meaningless
   /// State of a worker that SIGKILL has not ended, such as "65 s after SIGKILL: state D ...";
@@ -148,7 +151,7 @@ struct WorkersEnded {
   std::vector<Failure> failures{};  ///< failures with own causes, root cause first
   std::vector<control::RankFlights> flights{};  ///< flight records of its workers
   bool were_asked = false;                      ///< they were asked to stop before they ended
-  /// Reason why no other round may follow: processes of a single-node run could not be killed.
+  /// Reason why no other round may follow; nullopt: none.
   std::optional<std::string> no_restart{};
 
   bool operator==(const WorkersEnded&) const = default;

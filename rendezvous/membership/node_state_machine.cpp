@@ -317,7 +317,7 @@ void NodeStateMachine::on_event(const OwnWorkersEnded& ended) {
                       .failures = ended.failures,
                       .flights = ended.flights,
                       .were_asked = were_asked_,
-                      .no_restart = is_local_ ? ended.no_restart : std::nullopt});
+                      .no_restart = ended.no_restart});
   }
   if (outcome_) return end(*outcome_);
   // The coordinator's agent stays until all nodes have received the outcome.

@@ -2,6 +2,7 @@
 //   flight_worker BACKEND stop|late|kill|mismatch|message|meet|end|end-early
 //   flight_worker BACKEND throw|throw-entered|throw-apart
 //   flight_worker BACKEND end-first EVENTS
+//   flight_worker BACKEND hang-stop|hang-sleep|hang-loop
 //   stop      the last rank stops itself after a barrier; the others wait for it in an all_reduce
 //   late      the same, but it waits for a signal, in a function of its own
 //   kill      the same, but it is killed
@@ -12,6 +13,10 @@
 //   end-early  the same before it creates the group
 //   end-first  the same, and the others create the group once ddprun has written into its file
 //              EVENTS that it has exited
+//   hang-stop  in the first attempt, the last rank stops itself after some steps, while the others
+//              wait for it without a timeout; later attempts take the steps and end
+//   hang-sleep  the same, but it sleeps
+//   hang-loop  the same, but it computes
 //   throw     rank 1 has a call queued when an exception ends it; the others wait for it
 //   throw-entered  the same with a call that has begun
 //   throw-apart  the same in a subgroup
@@ -95,6 +100,21 @@ __attribute__((noinline)) void compute_for_long() {
   }
 }
 
+__attribute__((noinline)) void loop_for_ever() {
+  while (true) sink = sink + 1;
+}
+
+int hang_once(const std::string& how, const WorkerEnv& env, ProcessGroup& group) {
+  constexpr int kSteps = 40;
+  for (int step = 0; step < kSteps; ++step) group.barrier().wait();
+  const bool hangs = env.rank + 1 == env.world_size && env.restart_count == 0;
+  if (hangs && how == "hang-stop") std::raise(SIGSTOP);
+  if (hangs && how == "hang-sleep") compute_for_long();
+  if (hangs && how == "hang-loop") loop_for_ever();
+  group.barrier().wait();
+  return 0;
+}
+
 int come_apart(const std::string& how, const WorkerEnv& env, ProcessGroup& group) {
   const bool is_last = env.rank + 1 == env.world_size;
   std::vector<float> values(kElements);
@@ -128,10 +148,12 @@ int main(int, char** argv) {
     if (how.starts_with("throw")) return throw_with_call_under_way(env, options, how);
     if (how.starts_with("end-") && env.rank + 1 == env.world_size) return 0;
     if (how == "end-first") await_last_end(env, argv[3]);
-    if (!how.starts_with("end")) options.collective_timeout = std::chrono::seconds(2);
+    const bool hangs = how.starts_with("hang");
+    if (!hangs && !how.starts_with("end")) options.collective_timeout = std::chrono::seconds(2);
     if (how == "meet") options.join_timeout = std::chrono::seconds(2);
     if (how == "meet" && env.rank + 1 == env.world_size) ::pause();
     auto group = ProcessGroup::create(env, options);
+    if (hangs) return hang_once(how, env, group);
     return come_apart(how, env, group);
   });
 }

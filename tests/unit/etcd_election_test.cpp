@@ -220,11 +220,11 @@ TEST_SUITE("etcd keys") {
     const std::vector<std::pair<std::string, std::string>> bad = {
         {kKeys.coordinator(), ""},
         {kKeys.coordinator(), "{}"},
-        {kKeys.coordinator(), R"({"version":5,"node":"b","host":"","port":1})"},
-        {kKeys.coordinator(), R"({"version":5,"node":"b","host":"h","port":65536})"},
-        {kKeys.coordinator(), R"({"version":5,"node":"b","host":"h","port":"1"})"},
+        {kKeys.coordinator(), R"({"version":6,"node":"b","host":"","port":1})"},
+        {kKeys.coordinator(), R"({"version":6,"node":"b","host":"h","port":65536})"},
+        {kKeys.coordinator(), R"({"version":6,"node":"b","host":"h","port":"1"})"},
         {kKeys.record(), cut},
-        {kKeys.record(), changed(text, "\"version\":5", "\"version\":1")},
+        {kKeys.record(), changed(text, "\"version\":6", "\"version\":1")},
         {kKeys.record(), changed(text, "\"round\":4", "\"round\":-2")},
         {kKeys.record(), changed(text, "\"round\":4", "\"round\":18446744073709551615")},
         {kKeys.record(), changed(text, "\"nodes\":[", "\"nodes\":[7,")},
@@ -235,7 +235,7 @@ TEST_SUITE("etcd keys") {
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"0x1\"")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "\"\"")},
         {kKeys.record(), changed(text, "\"fedcba9876543210\"", "1")},
-        {kKeys.outcome(), R"({"version":5,"finish":"c3Vuaw=="})"},
+        {kKeys.outcome(), R"({"version":6,"finish":"c3Vuaw=="})"},
         {kKeys.outcome(), changed(outcome_text(outcome()), "\"finish\":\"", "\"finish\":\"*")},
     };
     for (const auto& row : bad) {
@@ -275,7 +275,7 @@ TEST_SUITE("etcd keys") {
     };
     CHECK(problem(R"({"version":99,"round":{}})") ==
           "etcd's key /ddprun/run/record was written by another version of ddprun, which all nodes "
-          "of a run must have (version 99 of its values, here 5); use another --rdzv_id, or delete "
+          "of a run must have (version 99 of its values, here 6); use another --rdzv_id, or delete "
           "the key if no run uses it");
     CHECK(problem("hello") ==
           "etcd's key /ddprun/run/record has a value that ddprun does not write; use another "

@@ -40,6 +40,7 @@ const Failure kFailure{
                          .hint = "h",
                          .log_folder = "/logs/7",
                          .ended_before = "before",
+                         .hung = "stopped",
                          .was_started = false,
                          .still_running = ""}};
 

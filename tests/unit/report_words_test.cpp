@@ -47,6 +47,34 @@ TEST_SUITE("event text") {
     CHECK(line_for(exited).level == LogLevel::error);
   }
 
+  TEST_CASE("event text: a hang names its ranks and the reaction") {
+    HangDetected hang{.attempt = 1, .seconds = 5, .is_certain = true, .ranks = {{3, "is a"}}};
+    CHECK(line_for(hang).message == "rank 3 hangs, no progress for 5.00 s: is a");
+    hang.action = OnHang::restart;
+    hang.ranks.push_back({4, "is b"});
+    CHECK(line_for(hang).message ==
+          "ranks 3, 4 hang, no progress for 5.00 s: rank 3 is a, rank 4 is b; restarting the "
+          "workers");
+    hang = {.attempt = 1, .seconds = 300, .action = OnHang::report};
+    CHECK(line_for(hang).message ==
+          "the workers may hang, no progress for 300.0 s: no rank of this node is late");
+    hang.ranks = {{3, "is a"}};
+    hang.action = OnHang::stop;
+    CHECK(line_for(hang).message ==
+          "rank 3 may hang, no progress for 300.0 s: is a; ending the run");
+    CHECK(line_for(HangEnded{1, 42}).message == "the workers have continued after 42.0 s");
+  }
+
+  TEST_CASE("event text: a worker that was killed after a hang hung") {
+    WorkerExited exited;
+    exited.rank = 3;
+    exited.pid = 7;
+    exited.signal = SIGKILL;
+    exited.hung = "stopped by a signal (state T)";
+    CHECK(describe_failure(exited) == "rank 3 (pid 7) hung: stopped by a signal (state T)");
+    CHECK(end_of(exited) == "SIGKILL after a hang: stopped by a signal (state T)");
+  }
+
   TEST_CASE("event text: an unknown signal is shown by number") {
     CHECK(signal_name(SIGKILL) == "SIGKILL");
     CHECK(signal_name(SIGRTMIN + 2) == "SIGRTMIN+2");

@@ -1,0 +1,113 @@
+// Decides whether this node's workers hang, from samples of their collectives and processes. Pure:
+// the caller takes the samples, supplies the time and acts on the findings.
+//
+// A worker that is stopped by a signal while others run hangs whatever program it is. Other hangs
+// are found in collectives of the worker runtime: some ranks wait, and no call starts or ends. The
+// waits of the run so far show how long is unusual. A long evaluation looks like an endless loop
+// and a slow file system like a hung one, so automatic limits are longer for a rank that uses the
+// CPU or waits for a device, and only stopped and idle ranks are certain to hang.
+#pragma once
+
+#include "launcher/plan/launch_plan.hpp"
+#include "launcher/process/worker_sample.hpp"
+#include "rendezvous/base/run_clock.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace ddprun {
+
+/// What a rank does while others wait for it.
+enum class HangCondition {
+  stopped,   ///< by a signal
+  idle,      ///< sleeps and uses no CPU time
+  terminal,  ///< idle, but may wait for input from a terminal
+  device,    ///< uninterruptible sleep
+  busy,      ///< uses CPU time
+};
+
+struct HungRank {
+  int rank = 0;
+  HangCondition condition = HangCondition::idle;
+
+  bool operator==(const HungRank&) const = default;
+};
+
+struct HangFinding {
+  enum class Kind {
+    suspected,  ///< unusual, but the workers may continue
+    certain,    ///< the workers will not continue
+    resumed,    ///< a suspected hang has ended
+  };
+  Kind kind = Kind::suspected;
+  std::chrono::milliseconds time{0};  ///< duration of the hang
+  std::vector<HungRank> ranks{};      ///< the cause; empty: unknown, or on another node
+
+  bool operator==(const HangFinding&) const = default;
+};
+
+class HangDetector {
+ public:
+  using Time = RunClock::time_point;
+  using Milliseconds = std::chrono::milliseconds;
+
+  /// Time between samples.
+  static constexpr Milliseconds kPeriod{1'000};
+  static constexpr Milliseconds kChildrenAfter{3'000};
+
+  /// Returns the ranks of this node for which others wait in a collective.
+  using LateRanks = std::function<std::vector<int>()>;
+
+  struct Settings {
+    HangTimeout timeout{};
+    int world_size = 1;           ///< workers on all nodes
+    int terminal_rank = -1;       ///< rank that reads a terminal, where it may wait for its user
+    long ticks_per_second = 100;  ///< unit of the samples' CPU time
+  };
+
+  explicit HangDetector(const Settings& settings) : settings_(settings) {}
+
+  /// Takes a sample of all live workers of this node. Returns a finding when a hang is first
+  /// suspected, becomes certain, or has ended. `late_ranks` is called only after long waits.
+  std::optional<HangFinding> observe(Time now, const std::vector<WorkerSample>& workers,
+                                     const LateRanks& late_ranks);
+
+  /// Returns true if samples should contain the CPU time of the workers' children, which takes some
+  /// hundred microseconds for each worker.
+  bool needs_children() const { return quiet_ >= kChildrenAfter; }
+
+ private:
+  struct History {
+    std::uint64_t cpu_ticks = 0;
+    Milliseconds stopped{0};  ///< uninterrupted time in this state until the last sample
+    Milliseconds idle{0};
+  };
+
+  Milliseconds elapsed_since_last(Time now);
+  void note_processes(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
+  bool note_calls(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
+  bool has_ended(const HangFinding& finding, bool has_progressed) const;
+  std::optional<HangFinding> find(const std::vector<WorkerSample>& workers,
+                                  const LateRanks& late_ranks) const;
+  std::optional<HangFinding> find_stopped(const std::vector<WorkerSample>& workers) const;
+  std::vector<HungRank> suspects(const std::vector<WorkerSample>& workers,
+                                 const LateRanks& late_ranks) const;
+  HangCondition condition_of(const WorkerSample& worker) const;
+  Milliseconds inactive_time(const std::vector<HungRank>& ranks) const;
+  Milliseconds limit(bool are_inactive) const;
+
+  Settings settings_;
+  std::optional<Time> last_sample_;
+  std::map<int, History> histories_;  ///< by rank
+  std::uint64_t calls_ = 0;           ///< sum of the last sample; 0: no live group
+  int changes_ = 0;                   ///< samples with progress in collectives
+  Milliseconds quiet_{0};             ///< since the last progress in collectives
+  Milliseconds longest_quiet_{0};     ///< that ended with progress
+  std::optional<HangFinding> open_;   ///< the last finding, unless it has ended
+};
+
+}  // namespace ddprun

@@ -1,0 +1,68 @@
+#include "launcher/agent/hang_watch.hpp"
+
+#include "launcher/process/kernel_wait.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+/// Returns ", in read of /data/a.bin, waits in pipe_read"; parts that are unknown are missing.
+std::string wait_text(const KernelWait& wait) {
+  std::string text;
+  if (!wait.file.empty()) text = ", in " + wait.system_call + " of " + wait.file;
+  return text + (wait.function.empty() ? "" : ", waits in " + wait.function);
+}
+
+std::string doing(HangCondition condition, pid_t pid) {
+  switch (condition) {
+    case HangCondition::stopped:
+      return "stopped by a signal (state T)";
+    case HangCondition::idle:
+      return "uses no CPU time" + wait_text(kernel_wait(pid));
+    case HangCondition::terminal:
+      return "uses no CPU time, and may wait for terminal input";
+    case HangCondition::device:
+      return describe(kernel_wait(pid));
+    case HangCondition::busy:
+      return "uses CPU time, but calls no collective";
+  }
+  return {};
+}
+
+std::vector<MissingRank> doings(const HangFinding& finding,
+                                const std::vector<WorkerSample>& workers) {
+  std::vector<MissingRank> ranks;
+  for (const auto& hung : finding.ranks) {
+    const auto worker = std::find_if(workers.begin(), workers.end(),
+                                     [&](const auto& sample) { return sample.rank == hung.rank; });
+    if (worker != workers.end()) ranks.push_back({hung.rank, doing(hung.condition, worker->pid)});
+  }
+  return ranks;
+}
+
+}  // namespace
+
+HangWatch::HangWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
+                     const HangDetector::Settings& settings, OnFinding on_finding)
+    : group_(group), detector_(settings), on_finding_(std::move(on_finding)), timer_(executor) {
+  start_timer();
+}
+
+void HangWatch::start_timer() {
+  timer_.start(RunClock::now() + HangDetector::kPeriod, [this] { observe(); });
+}
+
+void HangWatch::observe() {
+  const auto workers = group_.sample(detector_.needs_children());
+  const auto late = [this] { return late_ranks(find_stalled_collectives(group_.flights())); };
+  const auto finding = detector_.observe(RunClock::now(), workers, late);
+  start_timer();
+  // Last, since the callback may destroy this object.
+  if (finding) on_finding_(*finding, doings(*finding, workers));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,117 @@
+// Hangs of workers: which rank is named, and the reaction of ddprun.
+#include "tests/support/cluster.hpp"
+#include "tests/support/launch.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <vector>
+
+namespace hang_test {
+
+using namespace ddprun::test;
+
+namespace {
+
+ProgramResult run_hanging(const std::string& how, std::vector<std::string> options) {
+  std::vector<std::string> arguments = {in_bin("ddprun"), "--nproc_per_node=3"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  for (const auto& argument : {in_bin("flight_worker"), std::string("host"), how})
+    arguments.push_back(argument);
+  auto result = run_program(arguments);
+  // Lines of the report are wrapped.
+  std::replace(result.output.begin(), result.output.end(), '\n', ' ');
+  return result;
+}
+
+const std::string kNotEntered = "rank 2 has not entered collective 40 of group \"default\"";
+
+}  // namespace
+
+TEST_SUITE("hangs") {
+  TEST_CASE("hangs: a stopped rank is named with its collective and all ranks are restarted") {
+    const auto result = run_hanging("hang-stop", {"--max_restarts=1"});
+    CAPTURE(result.output);
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.output, "rank 2 hangs, no progress for "));
+    CHECK(contains(result.output, "s: stopped by a signal (state T); restarting the workers"));
+    CHECK(contains(result.output, kNotEntered));
+    CHECK(contains(result.output, ") hung: stopped by a signal (state T); restart 1 of 1"));
+  }
+
+  TEST_CASE("hangs: with a fixed timeout a sleeping rank and an endless loop are restarted") {
+    struct Row {
+      const char* how;
+      const char* doing;
+      const char* function;
+    };
+    for (const auto& row :
+         {Row{"hang-sleep", "uses no CPU time, waits in ", "compute_for_long"},
+          Row{"hang-loop", "uses CPU time, but calls no collective", "loop_for_ever"}}) {
+      const auto result = run_hanging(row.how, {"--max_restarts=1", "--hang_timeout=2"});
+      CAPTURE(result.output);
+      CHECK(result.exit_code == 0);
+      CHECK(contains(result.output, "rank 2 hangs, no progress for "));
+      CHECK(contains(result.output, row.doing));
+      CHECK(contains(result.output, row.function));
+      CHECK(contains(result.output, kNotEntered));
+      CHECK(contains(result.output, "restart 1 of 1"));
+    }
+  }
+
+  TEST_CASE("hangs: --on_hang=stop ends the run although restarts are left") {
+    const auto result =
+        run_hanging("hang-sleep", {"--max_restarts=3", "--hang_timeout=2", "--on_hang=stop"});
+    CAPTURE(result.output);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.output, "; ending the run"));
+    CHECK(contains(result.output, "after 1 attempt"));
+    CHECK(contains(result.output, "no restart, because --on_hang is stop"));
+  }
+
+  TEST_CASE("hangs: --on_hang=report leaves the workers running") {
+    const TemporaryFolder folder;
+    const std::string events = folder / "events";
+    Program run({in_bin("ddprun"), "--nproc_per_node=3", "--max_restarts=1", "--hang_timeout=2",
+                 "--on_hang=report", "--events=" + events, in_bin("flight_worker"), "host",
+                 "hang-sleep"});
+    CHECK(run.read_until_contains("stacks of rank 2 "));
+    run.signal(SIGTERM);
+    CHECK(run.wait() == 143);
+    CAPTURE(run.output());
+    CHECK(contains(run.output(), "rank 2 hangs, no progress for "));
+    CHECK_FALSE(contains(run.output(), "restarting"));
+    const std::string text = read_file(events);
+    CHECK(contains(text, "\"event\":\"hang_detected\",\"attempt\":0,"));
+    CHECK(contains(text, "\"action\":\"report\""));
+  }
+
+  TEST_CASE("hangs: a node whose only worker is stopped restarts the workers of all nodes") {
+    Cluster cluster("2",
+                    "if [ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then kill -STOP $$; "
+                    "fi; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 300",
+                    {"--max_restarts=1", "--hang_timeout=2"});
+    auto& host = cluster.start(2);
+    auto& other = cluster.start(3);
+    CHECK(host.wait() == 0);
+    CHECK(other.wait() == 0);
+    CAPTURE(host.output());
+    CAPTURE(other.output());
+    CHECK(contains(host.output() + other.output(), "rank 1 hangs"));
+    CHECK(contains(host.output(), " hung: stopped by a signal (state T) on node "));
+  }
+
+  TEST_CASE("hangs: --hang_timeout=off reports nothing") {
+    const auto result = run_program(
+        launch({"--nproc_per_node=2", "--hang_timeout=off", "--max_restarts=1"},
+               "if [ $RANK = 1 ]; then (sleep 3; kill -CONT $$) & kill -STOP $$; wait; fi"));
+    CAPTURE(result.output);
+    CHECK(result.exit_code == 0);
+    CHECK_FALSE(contains(result.output, " hangs"));
+  }
+}
+
+}  // namespace hang_test

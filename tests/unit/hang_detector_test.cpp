@@ -1,0 +1,276 @@
+// Findings of the hang detector for given samples.
+#include "launcher/agent/hang_detector.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace hang_detector_test {
+
+using namespace ddprun;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr HangTimeout kAuto{};
+
+constexpr HangTimeout fixed(std::chrono::milliseconds time) {
+  return {.mode = HangTimeout::Mode::fixed, .time = time};
+}
+
+std::string text_of(const HangFinding& finding) {
+  static const std::vector<std::string> kinds = {"suspected", "certain", "resumed"};
+  static const std::vector<std::string> conditions = {"stopped", "idle", "terminal", "device",
+                                                      "busy"};
+  std::string text = kinds.at(static_cast<std::size_t>(finding.kind));
+  for (const auto& rank : finding.ranks) {
+    text += " " + std::to_string(rank.rank) + ":" +
+            conditions.at(static_cast<std::size_t>(rank.condition));
+  }
+  return text + " after " + std::to_string(finding.time / 1s) + " s";
+}
+
+/// Workers of this node and a detector, which observes them once a second.
+class Node {
+ public:
+  explicit Node(HangTimeout timeout, int ranks = 2, int world_size = 0)
+      : detector_({.timeout = timeout,
+                   .world_size = world_size == 0 ? ranks : world_size,
+                   .terminal_rank = -1,
+                   .ticks_per_second = 100}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      WorkerSample sample{.rank = rank};
+      sample.state = 'S';
+      workers.push_back(sample);
+    }
+  }
+
+  static Node with_terminal() {
+    Node node(kAuto);
+    node.detector_ = HangDetector({.timeout = kAuto, .world_size = 2, .terminal_rank = 1});
+    return node;
+  }
+
+  /// Adds the CPU time of the ranks that are in state R and observes. Returns the findings.
+  std::string pass(std::chrono::seconds time) {
+    std::string found;
+    for (auto second = 0s; second < time; ++second) {
+      now_ += 1s;
+      for (auto& worker : workers) worker.cpu_ticks += worker.state == 'R' ? 90 : 0;
+      const auto finding = observe();
+      if (finding) found += (found.empty() ? "" : ", ") + text_of(*finding);
+    }
+    return found;
+  }
+
+  std::optional<HangFinding> observe() {
+    return detector_.observe(now_, workers, [this] { return late; });
+  }
+
+  /// Ends the calls of all ranks and starts new ones. Afterwards rank 0 waits for the others, the
+  /// last of which is late.
+  std::string step(int count = 1, std::chrono::seconds time = 1s) {
+    std::string found;
+    for (int i = 0; i < count; ++i) {
+      for (auto& worker : workers) worker.activity.calls += 2;
+      found += pass(time);
+    }
+    wait_for_last();
+    return found;
+  }
+
+  void wait_for_last() {
+    for (auto& worker : workers) worker.activity.is_in_call = true;
+    workers.back().activity.is_in_call = false;
+    late = {workers.back().rank};
+  }
+
+  void jump(std::chrono::seconds time) { now_ += time; }
+
+  std::vector<WorkerSample> workers;
+  std::vector<int> late;
+
+ private:
+  HangDetector detector_;
+  HangDetector::Time now_{1h};
+};
+
+}  // namespace
+
+TEST_SUITE("hang detector") {
+  TEST_CASE("hang detector: a worker that is stopped for 5 s hangs whatever program it is") {
+    Node node(kAuto);
+    CHECK(node.pass(3s) == "");
+    node.workers[1].state = 'T';
+    CHECK(node.pass(4s) == "");
+    CHECK(node.pass(60s) == "certain 1:stopped after 5 s");
+  }
+
+  TEST_CASE("hang detector: a stopped worker that continues is reported once") {
+    Node node(kAuto);
+    CHECK(node.pass(1s) == "");
+    node.workers[1].state = 'T';
+    CHECK(node.pass(8s) == "certain 1:stopped after 5 s");
+    node.workers[1].state = 'R';
+    CHECK(node.pass(60s) == "resumed 1:stopped after 9 s");
+  }
+
+  TEST_CASE("hang detector: a run whose workers are all stopped does not hang") {
+    Node node(kAuto);
+    for (auto& worker : node.workers) worker.state = 'T';
+    CHECK(node.pass(1000s) == "");
+  }
+
+  TEST_CASE("hang detector: a node whose workers are all stopped hangs if other nodes run") {
+    Node node(kAuto, 2, 4);
+    CHECK(node.pass(1s) == "");
+    for (auto& worker : node.workers) worker.state = 'T';
+    CHECK(node.pass(1000s) == "certain 0:stopped 1:stopped after 5 s");
+  }
+
+  TEST_CASE("hang detector: an idle rank is suspected after 30 s and certain to hang after 60 s") {
+    Node node(kAuto);
+    node.step(30);
+    CHECK(node.pass(29s) == "");
+    CHECK(node.pass(400s) == "suspected 1:idle after 30 s, certain 1:idle after 60 s");
+  }
+
+  TEST_CASE("hang detector: a rank that uses the CPU is suspected after 300 s and never certain") {
+    Node node(kAuto);
+    node.step(30);
+    node.workers[1].state = 'R';
+    CHECK(node.pass(2000s) == "suspected 1:busy after 300 s");
+  }
+
+  TEST_CASE("hang detector: a rank that waits for a device is never certain to hang") {
+    Node node(kAuto);
+    node.step(30);
+    node.workers[1].state = 'D';
+    CHECK(node.pass(2000s) == "suspected 1:device after 300 s");
+  }
+
+  TEST_CASE("hang detector: a rank at a terminal may wait for its user") {
+    Node node = Node::with_terminal();
+    node.step(30);
+    CHECK(node.pass(2000s) == "suspected 1:terminal after 300 s");
+  }
+
+  TEST_CASE("hang detector: the first steps may take 300 s") {
+    Node node(kAuto);
+    node.step(5);
+    CHECK(node.pass(299s) == "");
+    CHECK(node.pass(1s) == "suspected 1:idle after 300 s");
+  }
+
+  TEST_CASE("hang detector: waits that have ended raise the automatic limit tenfold") {
+    Node node(kAuto);
+    node.step(30);
+    CHECK(node.pass(20s) == "");
+    node.step();
+    CHECK(node.pass(199s) == "");
+    CHECK(node.pass(300s) == "suspected 1:idle after 200 s, certain 1:idle after 400 s");
+  }
+
+  TEST_CASE("hang detector: progress ends a suspicion") {
+    Node node(kAuto);
+    node.step(30);
+    CHECK(node.pass(40s) == "suspected 1:idle after 30 s");
+    CHECK(node.step() == "resumed 1:idle after 41 s");
+  }
+
+  TEST_CASE("hang detector: ranks that all compute do not hang") {
+    Node node(kAuto);
+    node.step(30);
+    for (auto& worker : node.workers) worker.activity.is_in_call = false;
+    CHECK(node.pass(5000s) == "");
+  }
+
+  TEST_CASE("hang detector: without a late rank the cause is unknown and not certain") {
+    Node node(kAuto);
+    node.step(30);
+    for (auto& worker : node.workers) worker.activity.is_in_call = true;
+    node.late.clear();
+    CHECK(node.pass(2000s) == "suspected after 300 s");
+  }
+
+  TEST_CASE("hang detector: a debugger at any worker suspends the detection") {
+    Node node(kAuto);
+    node.step(30);
+    node.workers[0].state = 't';
+    CHECK(node.pass(500s) == "");
+    node.workers[0].state = 'S';
+    CHECK(node.pass(29s) == "");
+    CHECK(node.pass(1s) == "suspected 1:idle after 30 s");
+  }
+
+  TEST_CASE("hang detector: a suspended machine does not count as a hang") {
+    Node node(kAuto);
+    node.step(30);
+    node.workers[1].state = 'T';
+    CHECK(node.pass(2s) == "");
+    node.jump(3600s);
+    CHECK(node.pass(1s) == "");
+    CHECK(node.pass(10s) == "certain 1:stopped after 5 s");
+  }
+
+  TEST_CASE("hang detector: a fixed timeout applies to every kind of hang") {
+    struct Row {
+      char state;
+      const char* found;
+    };
+    for (const auto& row :
+         {Row{'R', "certain 1:busy after 10 s"}, Row{'S', "certain 1:idle after 10 s"},
+          Row{'D', "certain 1:device after 10 s"}, Row{'T', "certain 1:stopped after 10 s"}}) {
+      CAPTURE(row.state);
+      Node node(fixed(10s));
+      node.step(1);
+      node.workers[1].state = row.state;
+      CHECK(node.pass(9s) == "");
+      CHECK(node.pass(100s) == row.found);
+    }
+  }
+
+  TEST_CASE("hang detector: with a fixed timeout ranks that all compute hang") {
+    Node node(fixed(10s));
+    node.step(1);
+    for (auto& worker : node.workers) worker.activity.is_in_call = false;
+    CHECK(node.pass(100s) == "certain 0:idle 1:idle after 10 s");
+  }
+
+  TEST_CASE("hang detector: workers without a process group do not hang") {
+    Node node(fixed(10s));
+    CHECK(node.pass(1000s) == "");
+  }
+
+  // Steps, evaluations and saves of random lengths, on random ranks.
+  TEST_CASE("hang detector: 1000 healthy histories contain no certain hang") {
+    for (unsigned seed = 0; seed < 1000; ++seed) {
+      std::mt19937 random(seed);
+      const auto draw = [&random](int max) {
+        return static_cast<int>(random() % static_cast<unsigned>(max + 1));
+      };
+      Node node(kAuto, 4);
+      std::string found = node.step(1, 30s);
+      for (int period = 0; period < 10; ++period) {
+        found += node.step(10 + draw(50));
+        WorkerSample& rank = node.workers[static_cast<std::size_t>(draw(3))];
+        for (auto& worker : node.workers) worker.activity.is_in_call = true;
+        rank.activity.is_in_call = false;
+        node.late = {rank.rank};
+        // An evaluation or a save is busy or waits for a disk, with pauses.
+        rank.state = draw(1) == 0 ? 'R' : 'D';
+        found += node.pass(std::chrono::seconds(draw(60)));
+        rank.state = 'S';
+        found += node.pass(std::chrono::seconds(draw(25)));
+      }
+      CAPTURE(seed);
+      CHECK(found == "");
+    }
+  }
+}
+
+}  // namespace hang_detector_test
