@@ -27,7 +27,7 @@ enum class Errc {
 /// Returns the name of `code` in logs and events, such as "timeout".
 const char* to_string(Errc code) noexcept;
 
-/// Returns the code with this name, or nullopt if there is none.
+/// Returns the code with this name, or nullopt for an unknown name.
 std::optional<Errc> errc_named(std::string_view name) noexcept;
 
 /// A failure with a message for the operator: the affected object, the problem, and the limit or a

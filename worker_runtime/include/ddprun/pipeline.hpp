@@ -28,7 +28,7 @@ enum class PipelineSchedule {
 
 /// Returns "fill_drain" or "1f1b".
 const char* to_string(PipelineSchedule schedule) noexcept;
-/// Returns the schedule with this name; nothing if there is none.
+/// Returns the schedule with this name, or nothing for an unknown name.
 std::optional<PipelineSchedule> parse_pipeline_schedule(std::string_view text);
 
 /// A pass of a micro-batch through a stage.
