@@ -204,6 +204,7 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, TraceTa
 asio::awaitable<StackTaker::Found> StackTaker::request_from_runtime(TraceTarget target,
                                                                     Deadline deadline) {
   const pid_t pid = target.pid;
+  if (is_stopped(pid)) co_return Found{.text = "", .problem = "the process is stopped"};
   auto requesting =
       request_runtime_stacks(executor_, pid, target.worker->spec.error_file.parent_path(),
                              sooner(deadline, kRuntimeLimit));
