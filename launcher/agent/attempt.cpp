@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -342,9 +341,7 @@ class Attempt::Impl {
     if (timeout.mode == HangTimeout::Mode::off || phase_ != Phase::running) return;
     const auto& place = facts_.placement;
     const bool reads_terminal = facts_.standard_input == InputKind::terminal;
-    HangDetector::Settings settings{.timeout = timeout,
-                                    .world_size = place.world_size,
-                                    .ticks_per_second = ::sysconf(_SC_CLK_TCK)};
+    HangDetector::Settings settings{.timeout = timeout, .world_size = place.world_size};
     for (const int rank : group.running()) {
       if (reads_terminal && has_standard_input(plan(), facts_, rank)) settings.terminal_rank = rank;
     }

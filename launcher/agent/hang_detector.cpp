@@ -21,10 +21,10 @@ constexpr Milliseconds kBusyLimitMin = 300s;
 constexpr int kWarmUpChanges = 20;
 /// Limit as a multiple of the longest wait that has ended.
 constexpr int kUnusualFactor = 10;
-/// An idle rank is certain to hang at this multiple of the limit.
-constexpr int kCertainFactor = 2;
-/// A process with a smaller part of a CPU is idle. Threads that poll use some.
-constexpr double kIdleShare = 0.05;
+/// An idle rank is certain to hang at this multiple of the limit. It may wait for a service.
+constexpr int kCertainFactor = 4;
+/// Run times are sampled in longer waits only.
+constexpr Milliseconds kRunTimesAfter = 3s;
 
 bool is_in_call(const WorkerSample& worker) {
   return worker.activity.is_in_call;
@@ -40,6 +40,12 @@ bool is_inactive(const HungRank& rank) {
 }
 
 }  // namespace
+
+bool HangDetector::needs_run_times() const {
+  const bool is_short = settings_.timeout.mode == HangTimeout::Mode::fixed &&
+                        settings_.timeout.time < 4 * kRunTimesAfter;
+  return is_short || quiet_ >= kRunTimesAfter;
+}
 
 std::optional<HangFinding> HangDetector::observe(Time now, const std::vector<WorkerSample>& workers,
                                                  const LateRanks& late_ranks) {
@@ -76,13 +82,10 @@ Milliseconds HangDetector::elapsed_since_last(Time now) {
 void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Milliseconds elapsed) {
   for (const auto& worker : workers) {
     History& history = histories_[worker.rank];
-    const auto ticks = worker.cpu_ticks - std::min(worker.cpu_ticks, history.cpu_ticks);
-    history.cpu_ticks = worker.cpu_ticks;
-    const double used_seconds =
-        static_cast<double>(ticks) / static_cast<double>(settings_.ticks_per_second);
-    const bool is_idle =
-        worker.state != 'R' && worker.state != 'D' &&
-        used_seconds <= kIdleShare * std::chrono::duration<double>(elapsed).count();
+    const bool has_run =
+        !worker.run_time || !history.run_time || worker.run_time != history.run_time;
+    history.run_time = worker.run_time;
+    const bool is_idle = worker.state == 'S' && !has_run;
     history.idle = is_idle ? history.idle + elapsed : 0ms;
     history.stopped = worker.state == 'T' ? history.stopped + elapsed : 0ms;
   }
@@ -166,7 +169,7 @@ std::vector<HungRank> HangDetector::suspects(const std::vector<WorkerSample>& wo
 HangCondition HangDetector::condition_of(const WorkerSample& worker) const {
   if (worker.state == 'T') return HangCondition::stopped;
   if (worker.state == 'D') return HangCondition::device;
-  // CPU time from before the wait, or of children that were not yet counted, ends the idle time.
+  // The first sample of run times, and taking stacks, end the idle time.
   if (2 * histories_.at(worker.rank).idle < quiet_) return HangCondition::busy;
   return worker.rank == settings_.terminal_rank ? HangCondition::terminal : HangCondition::idle;
 }

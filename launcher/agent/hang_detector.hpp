@@ -24,7 +24,7 @@ namespace ddprun {
 /// What a rank does while others wait for it.
 enum class HangCondition {
   stopped,   ///< by a signal
-  idle,      ///< sleeps and uses no CPU time
+  idle,      ///< sleeps; neither the worker nor a descendant has run during the wait
   terminal,  ///< idle, but may wait for input from a terminal
   device,    ///< uninterruptible sleep
   busy,      ///< uses CPU time
@@ -57,16 +57,14 @@ class HangDetector {
 
   /// Time between samples.
   static constexpr Milliseconds kPeriod{1'000};
-  static constexpr Milliseconds kChildrenAfter{3'000};
 
   /// Returns the ranks of this node for which others wait in a collective.
   using LateRanks = std::function<std::vector<int>()>;
 
   struct Settings {
     HangTimeout timeout{};
-    int world_size = 1;           ///< workers on all nodes
-    int terminal_rank = -1;       ///< rank that reads a terminal, where it may wait for its user
-    long ticks_per_second = 100;  ///< unit of the samples' CPU time
+    int world_size = 1;      ///< workers on all nodes
+    int terminal_rank = -1;  ///< rank that reads a terminal, where it may wait for its user
   };
 
   explicit HangDetector(const Settings& settings) : settings_(settings) {}
@@ -76,13 +74,12 @@ class HangDetector {
   std::optional<HangFinding> observe(Time now, const std::vector<WorkerSample>& workers,
                                      const LateRanks& late_ranks);
 
-  /// Returns true if samples should contain the CPU time of the workers' children, which takes some
-  /// hundred microseconds for each worker.
-  bool needs_children() const { return quiet_ >= kChildrenAfter; }
+  /// Returns true if samples should contain run times.
+  bool needs_run_times() const;
 
  private:
   struct History {
-    std::uint64_t cpu_ticks = 0;
+    std::optional<std::chrono::nanoseconds> run_time{};
     Milliseconds stopped{0};  ///< uninterrupted time in this state until the last sample
     Milliseconds idle{0};
   };

@@ -22,13 +22,13 @@ std::string doing(HangCondition condition, pid_t pid) {
     case HangCondition::stopped:
       return "stopped by a signal (state T)";
     case HangCondition::idle:
-      return "uses no CPU time" + wait_text(kernel_wait(pid));
+      return "does not run" + wait_text(kernel_wait(pid));
     case HangCondition::terminal:
-      return "uses no CPU time, and may wait for terminal input";
+      return "does not run, and may wait for terminal input";
     case HangCondition::device:
       return describe(kernel_wait(pid));
     case HangCondition::busy:
-      return "uses CPU time, but calls no collective";
+      return "runs, but calls no collective";
   }
   return {};
 }
@@ -57,7 +57,7 @@ void HangWatch::start_timer() {
 }
 
 void HangWatch::observe() {
-  const auto workers = group_.sample(detector_.needs_children());
+  const auto workers = group_.sample(detector_.needs_run_times());
   const auto late = [this] { return late_ranks(find_stalled_collectives(group_.flights())); };
   const auto finding = detector_.observe(RunClock::now(), workers, late);
   start_timer();

@@ -22,10 +22,9 @@ namespace fs = std::filesystem;
 // From the kernel's sched.h; stable since 2.4 and 2.6.
 constexpr unsigned long kExitingFlag = 0x4;            // PF_EXITING
 constexpr unsigned long kKernelThreadFlag = 0x200000;  // PF_KTHREAD
-// See proc(5): flags are the 9th field, CPU times the 14th and 15th, the addresses of code begin
-// with the 26th, those of the environment are the 50th and 51st.
-constexpr int kFieldsFromFlagsToTimes = 4;
-constexpr int kFieldsFromTimesToCode = 10;
+// See proc(5): flags are the 9th field, the addresses of code begin with the 26th, those of the
+// environment are the 50th and 51st.
+constexpr int kFieldsFromFlagsToCode = 16;
 constexpr int kFieldsFromCodeToEnvironment = 23;
 // Far above what execve accepts by default (a quarter of an 8 MiB stack); bounds a sweep's memory.
 constexpr std::size_t kEnvironmentBytesMax = 8U << 20;
@@ -113,12 +112,7 @@ ProcessState parse_process_state(std::string_view stat_text) {
     std::string skipped;
     for (int i = 0; i < count; ++i) fields >> skipped;
   };
-  skip(kFieldsFromFlagsToTimes);
-  std::uint64_t user_ticks = 0;
-  std::uint64_t system_ticks = 0;
-  fields >> user_ticks >> system_ticks;
-  state.cpu_ticks = user_ticks + system_ticks;
-  skip(kFieldsFromTimesToCode);
+  skip(kFieldsFromFlagsToCode);
   std::size_t code = 0;
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -177,6 +171,19 @@ std::vector<pid_t> thread_ids(pid_t pid) {
     threads.push_back(std::atoi(entry->path().filename().c_str()));
   }
   return threads;
+}
+
+std::optional<std::chrono::nanoseconds> run_time(pid_t pid) {
+  std::chrono::nanoseconds sum{0};
+  for (const pid_t thread : thread_ids(pid)) {
+    // "TIME_ON_CPU TIME_WAITED TIMESLICES", in nanoseconds
+    const auto text = read_bounded(task_path(pid, thread, "schedstat"), 256);
+    std::int64_t time = 0;  // if the thread has ended
+    std::from_chars(text.data(), text.data() + text.size(), time);
+    sum += std::chrono::nanoseconds(time);
+  }
+  // Kernels without the statistics show 0.
+  return sum.count() > 0 ? std::optional(sum) : std::nullopt;
 }
 
 std::string thread_name(pid_t pid, pid_t thread) {

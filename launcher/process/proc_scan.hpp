@@ -1,8 +1,8 @@
 // Reads /proc. Tolerates processes that end at any moment. Thread-safe.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -18,7 +18,6 @@ namespace ddprun {
 struct ProcessState {
   char letter = '\0';
   unsigned long flags = 0;
-  std::uint64_t cpu_ticks = 0;  ///< user and system time of all threads, in units of _SC_CLK_TCK
   /// nullopt during execve, before the new program has its environment, and without permission to
   /// trace the process.
   std::optional<std::size_t> environment_bytes;
@@ -70,6 +69,10 @@ bool catches(pid_t pid, int signal);
 
 /// Returns the IDs of the process' threads, beginning with the first one (the process ID).
 std::vector<pid_t> thread_ids(pid_t pid);
+
+/// Returns the CPU time of all live threads of the process; nullopt if the kernel does not report
+/// it. Every run of a thread increases it.
+std::optional<std::chrono::nanoseconds> run_time(pid_t pid);
 
 /// Returns the name of a thread; empty if there is no such thread.
 std::string thread_name(pid_t pid, pid_t thread);

@@ -92,9 +92,8 @@ class WorkerGroup {
   /// group.
   std::vector<RankFlights> flights();
 
-  /// Samples the workers that have not ended. `with_children`: CPU times include those of their
-  /// children.
-  std::vector<WorkerSample> sample(bool with_children) const;
+  /// Samples the workers that have not ended; see sample_of().
+  std::vector<WorkerSample> sample(bool with_run_time) const;
 
   /// Marks a worker as failed because it hangs; `doing` is WorkerExited::hung. stop() kills it when
   /// the others get the signal.

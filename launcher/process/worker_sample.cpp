@@ -3,24 +3,44 @@
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/worker.hpp"
 
+#include <cstddef>
+#include <vector>
+
 namespace ddprun {
 
-WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, bool with_children) {
+namespace {
+
+/// Limits the samples of a worker with very many descendants.
+constexpr std::size_t kProcessesMax = 64;
+
+std::optional<std::chrono::nanoseconds> run_time_with_descendants(pid_t pid) {
+  std::vector<pid_t> processes = {pid};
+  std::chrono::nanoseconds sum{0};
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    const auto time = run_time(processes[i]);
+    if (!time && i == 0) return std::nullopt;
+    sum += time.value_or(std::chrono::nanoseconds(0));
+    for (const pid_t child : children_of(processes[i])) {
+      if (processes.size() < kProcessesMax) processes.push_back(child);
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, bool with_run_time) {
   const int local_rank = worker.spec.local_rank;
   const pid_t own = worker.process.pid();
   const pid_t announced = page.pid(local_rank);
   const pid_t pid = announced > 0 ? announced : own;
-  const auto state = process_state(pid);
   WorkerSample sample{.rank = worker.spec.rank,
                       .pid = pid,
                       .activity = control::read_activity(page, local_rank),
-                      .state = state.letter,
-                      .cpu_ticks = state.cpu_ticks};
+                      .state = process_state(pid).letter};
   // A wrapper such as sh is stopped with the program.
   if (pid != own && process_state(own).letter == 'T') sample.state = 'T';
-  if (with_children) {
-    for (const pid_t child : children_of(pid)) sample.cpu_ticks += process_state(child).cpu_ticks;
-  }
+  if (with_run_time) sample.run_time = run_time_with_descendants(pid);
   return sample;
 }
 

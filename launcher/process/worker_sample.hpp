@@ -3,7 +3,8 @@
 
 #include "rendezvous/control/flight_recorder.hpp"
 
-#include <cstdint>
+#include <chrono>
+#include <optional>
 #include <sys/types.h>
 
 namespace ddprun {
@@ -12,15 +13,16 @@ struct WorkerSample {
   int rank = 0;
   pid_t pid = 0;  ///< of the process that linked the runtime, or of the worker
   control::CallActivity activity{};
-  char state = '\0';            ///< as in /proc/PID/stat
-  std::uint64_t cpu_ticks = 0;  ///< user and system time, in units of _SC_CLK_TCK
+  char state = '\0';  ///< as in /proc/PID/stat
+  /// CPU time of the worker and its descendants; nullopt: not sampled, or not known.
+  std::optional<std::chrono::nanoseconds> run_time{};
 
   bool operator==(const WorkerSample&) const = default;
 };
 
 struct Worker;
 
-/// Samples a worker of the page. Its CPU time includes that of its children if `with_children`.
-WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, bool with_children);
+/// Samples a worker of the page; its run time, which takes some hundred microseconds, on request.
+WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, bool with_run_time);
 
 }  // namespace ddprun

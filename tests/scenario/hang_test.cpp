@@ -48,9 +48,8 @@ TEST_SUITE("hangs") {
       const char* doing;
       const char* function;
     };
-    for (const auto& row :
-         {Row{"hang-sleep", "uses no CPU time, waits in ", "compute_for_long"},
-          Row{"hang-loop", "uses CPU time, but calls no collective", "loop_for_ever"}}) {
+    for (const auto& row : {Row{"hang-sleep", "does not run, waits in ", "compute_for_long"},
+                            Row{"hang-loop", "runs, but calls no collective", "loop_for_ever"}}) {
       const auto result = run_hanging(row.how, {"--max_restarts=1", "--hang_timeout=2"});
       CAPTURE(result.output);
       CHECK(result.exit_code == 0);

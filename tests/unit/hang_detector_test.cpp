@@ -40,11 +40,11 @@ class Node {
   explicit Node(HangTimeout timeout, int ranks = 2, int world_size = 0)
       : detector_({.timeout = timeout,
                    .world_size = world_size == 0 ? ranks : world_size,
-                   .terminal_rank = -1,
-                   .ticks_per_second = 100}) {
+                   .terminal_rank = -1}) {
     for (int rank = 0; rank < ranks; ++rank) {
       WorkerSample sample{.rank = rank};
       sample.state = 'S';
+      sample.run_time = 1s;
       workers.push_back(sample);
     }
   }
@@ -60,7 +60,8 @@ class Node {
     std::string found;
     for (auto second = 0s; second < time; ++second) {
       now_ += 1s;
-      for (auto& worker : workers) worker.cpu_ticks += worker.state == 'R' ? 90 : 0;
+      for (auto& worker : workers)
+        if (worker.run_time && worker.state == 'R') *worker.run_time += 90ms;
       const auto finding = observe();
       if (finding) found += (found.empty() ? "" : ", ") + text_of(*finding);
     }
@@ -132,17 +133,36 @@ TEST_SUITE("hang detector") {
     CHECK(node.pass(1000s) == "certain 0:stopped 1:stopped after 5 s");
   }
 
-  TEST_CASE("hang detector: an idle rank is suspected after 30 s and certain to hang after 60 s") {
+  TEST_CASE("hang detector: an idle rank is suspected after 30 s and certain to hang after 120 s") {
     Node node(kAuto);
     node.step(30);
     CHECK(node.pass(29s) == "");
-    CHECK(node.pass(400s) == "suspected 1:idle after 30 s, certain 1:idle after 60 s");
+    CHECK(node.pass(400s) == "suspected 1:idle after 30 s, certain 1:idle after 120 s");
   }
 
-  TEST_CASE("hang detector: a rank that uses the CPU is suspected after 300 s and never certain") {
+  TEST_CASE("hang detector: a rank that runs is suspected after 300 s and never certain to hang") {
     Node node(kAuto);
     node.step(30);
     node.workers[1].state = 'R';
+    CHECK(node.pass(2000s) == "suspected 1:busy after 300 s");
+  }
+
+  TEST_CASE("hang detector: a rank that runs for a moment each 20 s is never certain to hang") {
+    Node node(kAuto);
+    node.step(30);
+    std::string found;
+    for (int i = 0; i < 50; ++i) {
+      found += node.pass(19s);
+      *node.workers[1].run_time += 1ns;
+      found += node.pass(1s);
+    }
+    CHECK(found == "suspected 1:busy after 300 s");
+  }
+
+  TEST_CASE("hang detector: a rank whose run time is unknown is never certain to hang") {
+    Node node(kAuto);
+    node.step(30);
+    node.workers[1].run_time.reset();
     CHECK(node.pass(2000s) == "suspected 1:busy after 300 s");
   }
 
@@ -172,7 +192,7 @@ TEST_SUITE("hang detector") {
     CHECK(node.pass(20s) == "");
     node.step();
     CHECK(node.pass(199s) == "");
-    CHECK(node.pass(300s) == "suspected 1:idle after 200 s, certain 1:idle after 400 s");
+    CHECK(node.pass(800s) == "suspected 1:idle after 200 s, certain 1:idle after 800 s");
   }
 
   TEST_CASE("hang detector: progress ends a suspicion") {
