@@ -87,7 +87,11 @@ void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Mill
     history.run_time = worker.run_time;
     const bool is_idle = worker.state == 'S' && !has_run;
     history.idle = is_idle ? history.idle + elapsed : 0ms;
-    history.stopped = worker.state == 'T' ? history.stopped + elapsed : 0ms;
+    if (worker.state == 'T') {
+      history.stopped = history.stopped ? *history.stopped + elapsed : 0ms;
+    } else {
+      history.stopped.reset();
+    }
   }
 }
 
@@ -115,9 +119,8 @@ bool HangDetector::has_ended(const HangFinding& finding, bool has_progressed) co
   };
   const auto& ranks = finding.ranks;
   if (ranks.empty() || !std::all_of(ranks.begin(), ranks.end(), is_stopped)) return has_progressed;
-  return std::all_of(ranks.begin(), ranks.end(), [this](const HungRank& rank) {
-    return histories_.at(rank.rank).stopped == 0ms;
-  });
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [this](const HungRank& rank) { return !histories_.at(rank.rank).stopped; });
 }
 
 std::optional<HangFinding> HangDetector::find(const std::vector<WorkerSample>& workers,
@@ -144,10 +147,10 @@ std::optional<HangFinding> HangDetector::find_stopped(
   const bool is_fixed = settings_.timeout.mode == HangTimeout::Mode::fixed;
   HangFinding finding{.kind = HangFinding::Kind::certain};
   for (const auto& worker : workers) {
-    const Milliseconds stopped = histories_.at(worker.rank).stopped;
-    if (stopped < (is_fixed ? settings_.timeout.time : kStoppedLimit)) continue;
+    const auto stopped = histories_.at(worker.rank).stopped;
+    if (!stopped || *stopped < (is_fixed ? settings_.timeout.time : kStoppedLimit)) continue;
     finding.ranks.push_back({worker.rank, HangCondition::stopped});
-    finding.time = std::max(finding.time, stopped);
+    finding.time = std::max(finding.time, *stopped);
   }
   const bool are_all = finding.ranks.size() == static_cast<std::size_t>(settings_.world_size);
   return finding.ranks.empty() || are_all ? std::nullopt : std::optional(finding);
@@ -179,7 +182,7 @@ Milliseconds HangDetector::inactive_time(const std::vector<HungRank>& ranks) con
   Milliseconds time = quiet_;
   for (const auto& rank : ranks) {
     const History& history = histories_.at(rank.rank);
-    time = std::min(time, std::max(history.idle, history.stopped));
+    time = std::min(time, std::max(history.idle, history.stopped.value_or(0ms)));
   }
   return time;
 }

@@ -80,8 +80,8 @@ class HangDetector {
  private:
   struct History {
     std::optional<std::chrono::nanoseconds> run_time{};
-    Milliseconds stopped{0};  ///< uninterrupted time in this state until the last sample
-    Milliseconds idle{0};
+    std::optional<Milliseconds> stopped{};  ///< time in this state; nullopt: not in it
+    Milliseconds idle{0};                   ///< time without a run
   };
 
   Milliseconds elapsed_since_last(Time now);

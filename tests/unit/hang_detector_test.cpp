@@ -107,7 +107,7 @@ TEST_SUITE("hang detector") {
     Node node(kAuto);
     CHECK(node.pass(3s) == "");
     node.workers[1].state = 'T';
-    CHECK(node.pass(4s) == "");
+    CHECK(node.pass(5s) == "");
     CHECK(node.pass(60s) == "certain 1:stopped after 5 s");
   }
 
@@ -117,7 +117,7 @@ TEST_SUITE("hang detector") {
     node.workers[1].state = 'T';
     CHECK(node.pass(8s) == "certain 1:stopped after 5 s");
     node.workers[1].state = 'R';
-    CHECK(node.pass(60s) == "resumed 1:stopped after 9 s");
+    CHECK(node.pass(60s) == "resumed 1:stopped after 8 s");
   }
 
   TEST_CASE("hang detector: a run whose workers are all stopped does not hang") {
