@@ -47,8 +47,14 @@ std::vector<MissingRank> doings(const HangFinding& finding,
 }  // namespace
 
 HangWatch::HangWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
-                     const HangDetector::Settings& settings, OnFinding on_finding)
-    : group_(group), detector_(settings), on_finding_(std::move(on_finding)), timer_(executor) {
+                     const HangDetector::Settings& settings, OnFinding on_finding, Log log)
+    : group_(group),
+      detector_(settings),
+      on_finding_(std::move(on_finding)),
+      log_(std::move(log)),
+      timer_(executor) {
+  if (settings.timeout.mode == HangTimeout::Mode::fixed)
+    warning_at_ = RunClock::now() + settings.timeout.time;
   start_timer();
 }
 
@@ -56,8 +62,20 @@ void HangWatch::start_timer() {
   timer_.start(RunClock::now() + HangDetector::kPeriod, [this] { observe(); });
 }
 
+/// Users may expect that the timeout applies to every program.
+void HangWatch::warn_without_calls(const std::vector<WorkerSample>& workers) {
+  if (!warning_at_ || RunClock::now() < *warning_at_) return;
+  warning_at_.reset();
+  const auto has_calls = [](const WorkerSample& worker) { return worker.activity.calls != 0; };
+  if (std::any_of(workers.begin(), workers.end(), has_calls)) return;
+  write_log(log_, LogLevel::warn,
+            "--hang_timeout: no worker has called a collective of the worker runtime; only stopped "
+            "workers are detected");
+}
+
 void HangWatch::observe() {
   const auto workers = group_.sample(detector_.needs_run_times());
+  warn_without_calls(workers);
   const auto late = [this] { return late_ranks(find_stalled_collectives(group_.flights())); };
   const auto finding = detector_.observe(RunClock::now(), workers, late);
   start_timer();

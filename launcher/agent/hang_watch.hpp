@@ -5,10 +5,12 @@
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "launcher/report/event.hpp"
+#include <ddprun/log.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 namespace ddprun {
@@ -18,17 +20,21 @@ class HangWatch {
   /// Receives a finding and what its ranks do, in the same order.
   using OnFinding = std::function<void(const HangFinding&, std::vector<MissingRank>)>;
 
-  /// Starts to watch. `group` outlives this object.
+  /// Starts to watch. `group` outlives this object. `log` gets a warning if the timeout cannot
+  /// apply.
   HangWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
-            const HangDetector::Settings& settings, OnFinding on_finding);
+            const HangDetector::Settings& settings, OnFinding on_finding, Log log);
 
  private:
   void start_timer();
   void observe();
+  void warn_without_calls(const std::vector<WorkerSample>& workers);
 
   WorkerGroup& group_;
   HangDetector detector_;
   OnFinding on_finding_;
+  Log log_;
+  std::optional<RunClock::time_point> warning_at_{};  ///< unless there are calls by then
   LimitTimer timer_;
 };
 

@@ -103,6 +103,15 @@ TEST_SUITE("hangs") {
     CHECK(contains(host.output(), " hung: stopped by a signal (state T) on node "));
   }
 
+  TEST_CASE("hangs: a timeout that cannot apply to the program is reported") {
+    const auto result = run_program(launch({"--hang_timeout=1"}, "exec sleep 3"));
+    CAPTURE(result.output);
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.output,
+                   "--hang_timeout: no worker has called a collective of the worker runtime; only "
+                   "stopped workers are detected"));
+  }
+
   TEST_CASE("hangs: --hang_timeout=off reports nothing") {
     const auto result = run_program(
         launch({"--nproc_per_node=2", "--hang_timeout=off", "--max_restarts=1"},
