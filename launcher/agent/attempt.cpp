@@ -110,6 +110,7 @@ class Attempt::Impl {
 
   void begin_stop(int signal) {
     phase_ = Phase::stopping;
+    if (hang_watch_) hang_watch_->stop();
     stop_signal_ = signal;
   }
 
@@ -341,7 +342,9 @@ class Attempt::Impl {
     if (timeout.mode == HangTimeout::Mode::off || phase_ != Phase::running) return;
     const auto& place = facts_.placement;
     const bool reads_terminal = facts_.standard_input == InputKind::terminal;
-    HangDetector::Settings settings{.timeout = timeout, .world_size = place.world_size};
+    HangDetector::Settings settings{
+        .timeout = timeout,
+        .other_ranks = place.world_size - static_cast<int>(plan().workers.size())};
     for (const int rank : group.running()) {
       if (reads_terminal && has_standard_input(plan(), facts_, rank)) settings.terminal_rank = rank;
     }
@@ -354,7 +357,6 @@ class Attempt::Impl {
   }
 
   void take_finding(const HangFinding& finding, std::vector<MissingRank> ranks) {
-    if (phase_ != Phase::running) return;
     const double seconds = Seconds(finding.time).count();
     if (finding.kind == HangFinding::Kind::resumed)
       return report(HangEnded{.attempt = facts_.attempt, .seconds = seconds});
@@ -362,23 +364,27 @@ class Attempt::Impl {
                             .seconds = seconds,
                             .is_certain = finding.kind == HangFinding::Kind::certain,
                             .ranks = std::move(ranks),
-                            .action = action_on(finding)};
+                            .action = action_on(finding),
+                            .lacks_restarts = lacks_restarts(finding)};
     report(hang);
     if (hang.action != OnHang::report) return end_hang(hang);
-    if (plan().stacks.when != StacksWhen::never) {
-      take_stacks("during a hang");
-    } else {
-      record_flights();
-      report_stalled(recorded_, Seconds(0));
-    }
+    record_flights();
+    report_stalled(recorded_, Seconds(0));
+    if (plan().stacks.when == StacksWhen::never) return;
+    std::vector<int> hung;
+    for (const auto& rank : finding.ranks) hung.push_back(rank.rank);
+    group_->take_stacks("during a hang", std::move(hung));
+  }
+
+  bool lacks_restarts(const HangFinding& finding) const {
+    return finding.kind == HangFinding::Kind::certain &&
+           plan().options.on_hang == OnHang::restart && facts_.restarts_left &&
+           *facts_.restarts_left == 0;
   }
 
   OnHang action_on(const HangFinding& finding) const {
-    const OnHang wanted = plan().options.on_hang;
-    const bool are_none_left = facts_.restarts_left && *facts_.restarts_left == 0;
-    const bool must_report =
-        finding.kind != HangFinding::Kind::certain || (wanted == OnHang::restart && are_none_left);
-    return must_report ? OnHang::report : wanted;
+    const bool must_report = finding.kind != HangFinding::Kind::certain || lacks_restarts(finding);
+    return must_report ? OnHang::report : plan().options.on_hang;
   }
 
   void end_hang(const HangDetected& hang) {
@@ -389,6 +395,7 @@ class Attempt::Impl {
       ranks.push_back(rank);
       group_->set_hung(rank, doing);
     }
+    hung_ranks_ = ranks;
     group_->set_late_ranks(ranks);
     stop_survivors(ranks.front(), ranks_phrase(ranks) + (ranks.size() == 1 ? " hangs" : " hang"));
   }
@@ -421,6 +428,7 @@ class Attempt::Impl {
   void stop_survivors(int culprit, const std::string& reason) {
     const auto before = std::exchange(phase_, Phase::aborted);
     if (before == Phase::aborted) return;
+    if (hang_watch_) hang_watch_->stop();
     if (notice_ && culprit != kCulpritElsewhere) notice_(reason);
     group_->abort(culprit, reason);
     if (before == Phase::stopping) return;
@@ -428,6 +436,9 @@ class Attempt::Impl {
     // A dying culprit is subject to the same grace period.
     const bool have_all_ended = ranks.empty();
     std::erase(ranks, culprit);
+    std::erase_if(ranks, [this](int rank) {
+      return std::find(hung_ranks_.begin(), hung_ranks_.end(), rank) != hung_ranks_.end();
+    });
     if (!have_all_ended) ask_to_stop(ranks, reason);
   }
 
@@ -448,6 +459,7 @@ class Attempt::Impl {
   bool are_started_ = false;
   bool awaits_culprit_ = false;
   Phase phase_ = Phase::running;
+  std::vector<int> hung_ranks_;        ///< killed after a hang
   int stop_signal_ = 0;                ///< 0: none
   std::vector<RankFlights> recorded_;  ///< by the last record_flights()
   std::chrono::system_clock::time_point recorded_at_;

@@ -14,83 +14,101 @@ using Milliseconds = HangDetector::Milliseconds;
 constexpr Milliseconds kStoppedLimit = 5s;
 /// Minimum automatic limit for idle ranks. Programs wait for files and services now and then.
 constexpr Milliseconds kIdleLimitMin = 30s;
-/// Minimum automatic limit for ranks that work, such as rank 0 in an evaluation, and for the first
+/// Minimum automatic limit for ranks that run, such as rank 0 in an evaluation, and for the first
 /// steps, which may compile.
 constexpr Milliseconds kBusyLimitMin = 300s;
 /// Samples with progress before the waits of a run count as known.
 constexpr int kWarmUpChanges = 20;
 /// Limit as a multiple of the longest wait that has ended.
 constexpr int kUnusualFactor = 10;
-/// An idle rank is certain to hang at this multiple of the limit. It may wait for a service.
-constexpr int kCertainFactor = 4;
 /// Run times are sampled in longer waits only.
 constexpr Milliseconds kRunTimesAfter = 3s;
+/// After a longer time without samples, this process and perhaps the workers were suspended.
+constexpr Milliseconds kSuspended = 5s;
 
 bool is_in_call(const WorkerSample& worker) {
   return worker.activity.is_in_call;
 }
 
-bool is_traced(const WorkerSample& worker) {
-  return worker.state == 't';
+bool is_worker_stopped(const WorkerSample& worker) {
+  return worker.state == 'T';
 }
 
-/// Returns true if the rank will not continue by itself.
+/// Returns true if the rank does not run.
 bool is_inactive(const HungRank& rank) {
   return rank.condition == HangCondition::stopped || rank.condition == HangCondition::idle;
+}
+
+bool is_among(const std::vector<HungRank>& ranks, int rank) {
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [rank](const HungRank& one) { return one.rank == rank; });
+}
+
+/// Returns true if `finding` adds to `open`, which has been reported.
+bool is_news(const HangFinding& finding, const HangFinding& open) {
+  if (finding.kind != HangFinding::Kind::certain) return false;
+  return open.kind != HangFinding::Kind::certain ||
+         std::any_of(finding.ranks.begin(), finding.ranks.end(),
+                     [&open](const HungRank& rank) { return !is_among(open.ranks, rank.rank); });
 }
 
 }  // namespace
 
 bool HangDetector::needs_run_times() const {
-  const bool is_short = settings_.timeout.mode == HangTimeout::Mode::fixed &&
-                        settings_.timeout.time < 4 * kRunTimesAfter;
-  return is_short || quiet_ >= kRunTimesAfter;
+  return (is_fixed() && settings_.timeout.time < 4 * kRunTimesAfter) || quiet_ >= kRunTimesAfter;
 }
 
 std::optional<HangFinding> HangDetector::observe(Time now, const std::vector<WorkerSample>& workers,
                                                  const LateRanks& late_ranks) {
-  const Milliseconds elapsed = elapsed_since_last(now);
+  Milliseconds elapsed = elapsed_since_last(now);
+  // A debugger may hold a worker, and so the others, for any time.
+  const bool is_traced = std::any_of(workers.begin(), workers.end(),
+                                     [](const WorkerSample& worker) { return worker.is_traced; });
+  if (is_traced) elapsed = 0ms;
   note_processes(workers, elapsed);
   const bool has_progressed = note_calls(workers, elapsed);
-  // A debugger may hold a worker, and so the others, for any time.
-  if (std::any_of(workers.begin(), workers.end(), is_traced)) {
-    quiet_ = 0ms;
-    return std::nullopt;
-  }
+  if (is_traced) return std::nullopt;
   if (open_) {
     open_->time += elapsed;
-    if (has_ended(*open_, has_progressed)) {
+    if (has_ended(*open_, workers, has_progressed)) {
       open_->kind = HangFinding::Kind::resumed;
       return std::exchange(open_, std::nullopt);
     }
-    if (open_->kind == HangFinding::Kind::certain) return std::nullopt;
   }
-  auto finding = find(workers, late_ranks);
-  if (!finding || (open_ && open_->kind == finding->kind)) return std::nullopt;
+  auto finding = find_stopped(workers);
+  if (!finding && !open_) finding = find_late(workers, late_ranks);
+  if (!finding || (open_ && !is_news(*finding, *open_))) return std::nullopt;
   open_ = finding;
   return finding;
 }
 
-/// Returns at most two periods: a longer time means that this process, and perhaps the whole
-/// machine, was suspended.
+/// Discards all times after a suspension.
 Milliseconds HangDetector::elapsed_since_last(Time now) {
   const auto last = std::exchange(last_sample_, now);
   if (!last) return 0ms;
-  return std::clamp(std::chrono::duration_cast<Milliseconds>(now - *last), 0ms, 2 * kPeriod);
+  const auto elapsed = std::chrono::duration_cast<Milliseconds>(now - *last);
+  if (elapsed <= kSuspended) return std::max(elapsed, 0ms);
+  histories_.clear();
+  quiet_ = 0ms;
+  return 0ms;
 }
 
 void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Milliseconds elapsed) {
+  // The run has been suspended by hand, and its workers may continue one after the other.
+  const bool are_all_stopped =
+      settings_.other_ranks == 0 && std::all_of(workers.begin(), workers.end(), is_worker_stopped);
   for (const auto& worker : workers) {
     History& history = histories_[worker.rank];
-    const bool has_run =
-        !worker.run_time || !history.run_time || worker.run_time != history.run_time;
+    const bool has_run = worker.run_time != history.run_time;
     history.run_time = worker.run_time;
-    const bool is_idle = worker.state == 'S' && !has_run;
+    const bool is_idle = worker.state == 'S' && worker.run_time && !has_run;
     history.idle = is_idle ? history.idle + elapsed : 0ms;
-    if (worker.state == 'T') {
-      history.stopped = history.stopped ? *history.stopped + elapsed : 0ms;
-    } else {
+    if (!is_worker_stopped(worker)) {
       history.stopped.reset();
+    } else {
+      // Tools that limit the CPU share stop and continue a process many times a second.
+      const bool begins = !history.stopped || has_run || are_all_stopped;
+      history.stopped = begins ? 0ms : *history.stopped + elapsed;
     }
   }
 }
@@ -101,83 +119,76 @@ bool HangDetector::note_calls(const std::vector<WorkerSample>& workers, Millisec
   for (const auto& worker : workers) calls += worker.activity.calls;
   const bool has_progressed = calls != std::exchange(calls_, calls);
   if (has_progressed) {
-    ++changes_;
-    longest_quiet_ = std::max(longest_quiet_, std::exchange(quiet_, 0ms));
+    const Milliseconds wait = std::exchange(quiet_, 0ms);
+    if (++changes_ > kWarmUpChanges) longest_quiet_ = std::max(longest_quiet_, wait);
     return true;
   }
   // Without waiting ranks all may compute, which only a limit set by the user forbids.
   const bool is_waiting = std::any_of(workers.begin(), workers.end(), is_in_call);
-  const bool counts =
-      is_waiting || (settings_.timeout.mode == HangTimeout::Mode::fixed && calls != 0);
-  quiet_ = counts ? quiet_ + elapsed : 0ms;
+  quiet_ = is_waiting || (is_fixed() && calls != 0) ? quiet_ + elapsed : 0ms;
   return false;
 }
 
-bool HangDetector::has_ended(const HangFinding& finding, bool has_progressed) const {
-  const auto is_stopped = [](const HungRank& rank) {
-    return rank.condition == HangCondition::stopped;
-  };
+bool HangDetector::has_ended(const HangFinding& finding, const std::vector<WorkerSample>& workers,
+                             bool has_progressed) const {
   const auto& ranks = finding.ranks;
-  if (ranks.empty() || !std::all_of(ranks.begin(), ranks.end(), is_stopped)) return has_progressed;
-  return std::all_of(ranks.begin(), ranks.end(),
-                     [this](const HungRank& rank) { return !histories_.at(rank.rank).stopped; });
+  const bool are_stopped =
+      !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [](const HungRank& rank) {
+        return rank.condition == HangCondition::stopped;
+      });
+  if (!are_stopped) return has_progressed;
+  return std::none_of(workers.begin(), workers.end(), [&ranks](const WorkerSample& worker) {
+    return is_worker_stopped(worker) && is_among(ranks, worker.rank);
+  });
 }
 
-std::optional<HangFinding> HangDetector::find(const std::vector<WorkerSample>& workers,
-                                              const LateRanks& late_ranks) const {
-  using Kind = HangFinding::Kind;
-  if (auto stopped = find_stopped(workers)) return stopped;
-  const bool is_fixed = settings_.timeout.mode == HangTimeout::Mode::fixed;
-  if (quiet_ < (is_fixed ? settings_.timeout.time : kIdleLimitMin)) return std::nullopt;
-  auto ranks = suspects(workers, late_ranks);
-  const bool are_inactive = !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), is_inactive);
-  const Milliseconds time = are_inactive && !is_fixed ? inactive_time(ranks) : quiet_;
-  const Milliseconds needed = limit(are_inactive);
-  if (time < needed) return std::nullopt;
-  const bool is_certain =
-      !ranks.empty() && (is_fixed || (are_inactive && time >= kCertainFactor * needed));
-  return HangFinding{.kind = is_certain ? Kind::certain : Kind::suspected,
-                     .time = quiet_,
-                     .ranks = std::move(ranks)};
-}
-
-/// A run whose workers are all stopped has been suspended by hand.
 std::optional<HangFinding> HangDetector::find_stopped(
     const std::vector<WorkerSample>& workers) const {
-  const bool is_fixed = settings_.timeout.mode == HangTimeout::Mode::fixed;
   HangFinding finding{.kind = HangFinding::Kind::certain};
   for (const auto& worker : workers) {
     const auto stopped = histories_.at(worker.rank).stopped;
-    if (!stopped || *stopped < (is_fixed ? settings_.timeout.time : kStoppedLimit)) continue;
+    if (!stopped || *stopped < (is_fixed() ? settings_.timeout.time : kStoppedLimit)) continue;
     finding.ranks.push_back({worker.rank, HangCondition::stopped});
     finding.time = std::max(finding.time, *stopped);
   }
-  const bool are_all = finding.ranks.size() == static_cast<std::size_t>(settings_.world_size);
-  return finding.ranks.empty() || are_all ? std::nullopt : std::optional(finding);
+  return finding.ranks.empty() ? std::nullopt : std::optional(finding);
+}
+
+std::optional<HangFinding> HangDetector::find_late(const std::vector<WorkerSample>& workers,
+                                                   const LateRanks& late_ranks) const {
+  if (quiet_ < limit(true)) return std::nullopt;
+  HangFinding finding{.time = quiet_, .ranks = suspects(workers, late_ranks)};
+  const auto& ranks = finding.ranks;
+  const bool are_inactive = !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), is_inactive);
+  const Milliseconds time = are_inactive && !is_fixed() ? inactive_time(ranks) : quiet_;
+  if (time < limit(are_inactive)) return std::nullopt;
+  const bool may_wait_for_user = is_among(ranks, settings_.terminal_rank);
+  if (is_fixed() && !ranks.empty() && !may_wait_for_user) finding.kind = HangFinding::Kind::certain;
+  return finding;
 }
 
 std::vector<HungRank> HangDetector::suspects(const std::vector<WorkerSample>& workers,
                                              const LateRanks& late_ranks) const {
   const auto late = late_ranks();
-  const bool is_anyone_waiting = std::any_of(workers.begin(), workers.end(), is_in_call);
+  const bool is_any_waiting = std::any_of(workers.begin(), workers.end(), is_in_call);
   std::vector<HungRank> ranks;
   for (const auto& worker : workers) {
     const bool is_late = std::find(late.begin(), late.end(), worker.rank) != late.end();
-    if (is_in_call(worker) || (is_anyone_waiting && !is_late)) continue;
+    if (is_in_call(worker) || (is_any_waiting && !is_late)) continue;
     ranks.push_back({worker.rank, condition_of(worker)});
   }
   return ranks;
 }
 
 HangCondition HangDetector::condition_of(const WorkerSample& worker) const {
-  if (worker.state == 'T') return HangCondition::stopped;
+  if (is_worker_stopped(worker)) return HangCondition::stopped;
   if (worker.state == 'D') return HangCondition::device;
-  // The first sample of run times, and taking stacks, end the idle time.
+  // The first sample of run times ends the idle time.
   if (2 * histories_.at(worker.rank).idle < quiet_) return HangCondition::busy;
   return worker.rank == settings_.terminal_rank ? HangCondition::terminal : HangCondition::idle;
 }
 
-/// Returns for how long none of the ranks has done anything during the wait.
+/// Returns for how long none of the ranks has run during the wait.
 Milliseconds HangDetector::inactive_time(const std::vector<HungRank>& ranks) const {
   Milliseconds time = quiet_;
   for (const auto& rank : ranks) {
@@ -188,8 +199,8 @@ Milliseconds HangDetector::inactive_time(const std::vector<HungRank>& ranks) con
 }
 
 Milliseconds HangDetector::limit(bool are_inactive) const {
-  if (settings_.timeout.mode == HangTimeout::Mode::fixed) return settings_.timeout.time;
-  const bool are_waits_known = changes_ >= kWarmUpChanges;
+  if (is_fixed()) return settings_.timeout.time;
+  const bool are_waits_known = changes_ > kWarmUpChanges;
   return std::max(are_inactive && are_waits_known ? kIdleLimitMin : kBusyLimitMin,
                   kUnusualFactor * longest_quiet_);
 }

@@ -1,11 +1,10 @@
 // Decides whether this node's workers hang, from samples of their collectives and processes. Pure:
 // the caller takes the samples, supplies the time and acts on the findings.
 //
-// A worker that is stopped by a signal while others run hangs whatever program it is. Other hangs
-// are found in collectives of the worker runtime: some ranks wait, and no call starts or ends. The
-// waits of the run so far show how long is unusual. A long evaluation looks like an endless loop
-// and a slow file system like a hung one, so automatic limits are longer for a rank that uses the
-// CPU or waits for a device, and only stopped and idle ranks are certain to hang.
+// A worker that is stopped by a signal while others are not hangs, whatever program it is. Other
+// hangs are found in collectives of the worker runtime: some ranks wait, and no call starts or
+// ends. The waits so far show how long is unusual. A long evaluation looks like an endless loop,
+// and a wait for a service like a deadlock, so automatic limits only suspect such ranks.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -63,7 +62,7 @@ class HangDetector {
 
   struct Settings {
     HangTimeout timeout{};
-    int world_size = 1;      ///< workers on all nodes
+    int other_ranks = 0;     ///< workers on other nodes
     int terminal_rank = -1;  ///< rank that reads a terminal, where it may wait for its user
   };
 
@@ -84,13 +83,15 @@ class HangDetector {
     Milliseconds idle{0};                   ///< time without a run
   };
 
+  bool is_fixed() const { return settings_.timeout.mode == HangTimeout::Mode::fixed; }
   Milliseconds elapsed_since_last(Time now);
   void note_processes(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
   bool note_calls(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
-  bool has_ended(const HangFinding& finding, bool has_progressed) const;
-  std::optional<HangFinding> find(const std::vector<WorkerSample>& workers,
-                                  const LateRanks& late_ranks) const;
+  bool has_ended(const HangFinding& finding, const std::vector<WorkerSample>& workers,
+                 bool has_progressed) const;
   std::optional<HangFinding> find_stopped(const std::vector<WorkerSample>& workers) const;
+  std::optional<HangFinding> find_late(const std::vector<WorkerSample>& workers,
+                                       const LateRanks& late_ranks) const;
   std::vector<HungRank> suspects(const std::vector<WorkerSample>& workers,
                                  const LateRanks& late_ranks) const;
   HangCondition condition_of(const WorkerSample& worker) const;
@@ -103,8 +104,8 @@ class HangDetector {
   std::uint64_t calls_ = 0;           ///< sum of the last sample; 0: no live group
   int changes_ = 0;                   ///< samples with progress in collectives
   Milliseconds quiet_{0};             ///< since the last progress in collectives
-  Milliseconds longest_quiet_{0};     ///< that ended with progress
-  std::optional<HangFinding> open_;   ///< the last finding, unless it has ended
+  Milliseconds longest_quiet_{0};     ///< longest wait that ended with progress
+  std::optional<HangFinding> open_;   ///< the last finding; nullopt after its end
 };
 
 }  // namespace ddprun

@@ -17,7 +17,7 @@ std::string wait_text(const KernelWait& wait) {
   return text + (wait.function.empty() ? "" : ", waits in " + wait.function);
 }
 
-std::string doing(HangCondition condition, pid_t pid) {
+std::string describe_state(HangCondition condition, pid_t pid) {
   switch (condition) {
     case HangCondition::stopped:
       return "stopped by a signal (state T)";
@@ -33,13 +33,14 @@ std::string doing(HangCondition condition, pid_t pid) {
   return {};
 }
 
-std::vector<MissingRank> doings(const HangFinding& finding,
-                                const std::vector<WorkerSample>& workers) {
+std::vector<MissingRank> describe_ranks(const HangFinding& finding,
+                                        const std::vector<WorkerSample>& workers) {
   std::vector<MissingRank> ranks;
   for (const auto& hung : finding.ranks) {
     const auto worker = std::find_if(workers.begin(), workers.end(),
                                      [&](const auto& sample) { return sample.rank == hung.rank; });
-    if (worker != workers.end()) ranks.push_back({hung.rank, doing(hung.condition, worker->pid)});
+    if (worker != workers.end())
+      ranks.push_back({hung.rank, describe_state(hung.condition, worker->pid)});
   }
   return ranks;
 }
@@ -68,9 +69,10 @@ void HangWatch::warn_without_calls(const std::vector<WorkerSample>& workers) {
   warning_at_.reset();
   const auto has_calls = [](const WorkerSample& worker) { return worker.activity.calls != 0; };
   if (std::any_of(workers.begin(), workers.end(), has_calls)) return;
-  write_log(log_, LogLevel::warn,
-            "--hang_timeout: no worker has called a collective of the worker runtime; only stopped "
-            "workers are detected");
+  write_log(
+      log_, LogLevel::warn,
+      "--hang_timeout: no worker has called a collective of the worker runtime yet; until then, "
+      "only stopped workers are detected");
 }
 
 void HangWatch::observe() {
@@ -79,8 +81,8 @@ void HangWatch::observe() {
   const auto late = [this] { return late_ranks(find_stalled_collectives(group_.flights())); };
   const auto finding = detector_.observe(RunClock::now(), workers, late);
   start_timer();
-  // Last, since the callback may destroy this object.
-  if (finding) on_finding_(*finding, doings(*finding, workers));
+  // Last, since the callback may stop the watch.
+  if (finding) on_finding_(*finding, describe_ranks(*finding, workers));
 }
 
 }  // namespace ddprun

@@ -17,13 +17,15 @@ namespace ddprun {
 
 class HangWatch {
  public:
-  /// Receives a finding and what its ranks do, in the same order.
+  /// Receives a finding and a description of each of its ranks.
   using OnFinding = std::function<void(const HangFinding&, std::vector<MissingRank>)>;
 
   /// Starts to watch. `group` outlives this object. `log` gets a warning if the timeout cannot
   /// apply.
   HangWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
             const HangDetector::Settings& settings, OnFinding on_finding, Log log);
+
+  void stop() { timer_.cancel(); }
 
  private:
   void start_timer();

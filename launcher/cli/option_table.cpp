@@ -296,8 +296,8 @@ constexpr OptionEntry kOwn[] = {
      "still ends.",
      "window"},
     {"hang_timeout", 0, "SECONDS|auto|off", OptionGroup::own, Section::restart, "", "auto",
-     "Time without a collective after which workers count as hung. auto: derived from the waits in "
-     "this run; 5 s for a stopped process.",
+     "Time without progress after which workers count as hung. auto: 5 s for a stopped process, "
+     "otherwise derived from the waits in this run.",
      [](Options& o, Text v) { return keep(o.hang_timeout, parse_hang_timeout(v)); },
      "See \"Hangs\"."},
     {"on_hang", 0, "report|restart|stop", OptionGroup::own, Section::restart, "", "restart",

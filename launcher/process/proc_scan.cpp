@@ -159,6 +159,16 @@ std::string executable_name(pid_t pid) {
   return fs::read_symlink(proc_path(pid, "exe"), error).filename().string();
 }
 
+bool is_python(pid_t pid) {
+  return executable_name(pid).starts_with("python");
+}
+
+bool is_traced(pid_t pid) {
+  const auto text = status_text_of(pid);
+  return text.find("\nTracerPid:\t") != std::string::npos &&
+         text.find("\nTracerPid:\t0\n") == std::string::npos;
+}
+
 bool catches(pid_t pid, int signal) {
   return has_signal(status_text_of(pid), "SigCgt", signal);
 }
@@ -247,6 +257,17 @@ std::vector<pid_t> children_of(pid_t pid) {
     for (pid_t child = 0; list >> child;) pids.push_back(child);
   }
   return pids;
+}
+
+pid_t program_behind(pid_t pid) {
+  // Longer chains are not wrappers.
+  for (int depth = 0; depth < 8 && !is_python(pid); ++depth) {
+    if (thread_ids(pid).size() != 1) break;
+    const auto children = children_of(pid);
+    if (children.size() != 1 || is_zombie(children.front())) break;
+    pid = children.front();
+  }
+  return pid;
 }
 
 std::vector<pid_t> children() {

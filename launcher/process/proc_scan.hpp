@@ -64,6 +64,12 @@ std::optional<UserIds> user_of(pid_t pid);
 /// unreadable.
 std::string executable_name(pid_t pid);
 
+/// Returns true if the process is a Python interpreter.
+bool is_python(pid_t pid);
+
+/// Returns true if a debugger is attached to the process.
+bool is_traced(pid_t pid);
+
 /// Returns true if the process has a handler for the signal.
 bool catches(pid_t pid, int signal);
 
@@ -97,6 +103,9 @@ void for_each_process(const std::function<void(pid_t)>& visit);
 
 /// Returns the children of a process, including those that have ended but have not been reaped.
 std::vector<pid_t> children_of(pid_t pid);
+
+/// Follows single children of wrappers, such as shells that wait, to the program.
+pid_t program_behind(pid_t pid);
 
 /// Returns the children of this process.
 std::vector<pid_t> children();

@@ -56,21 +56,6 @@ void prevent_core(pid_t pid) {
   ::prlimit(pid, RLIMIT_CORE, &limit, nullptr);
 }
 
-bool is_python(pid_t pid) {
-  return executable_name(pid).starts_with("python");
-}
-
-/// Follows single children of wrappers, such as shells that wait, to the program.
-pid_t program_behind(pid_t pid) {
-  // Longer chains are not wrappers.
-  for (int depth = 0; depth < 8 && !is_python(pid); ++depth) {
-    const auto children = children_of(pid);
-    if (children.size() != 1 || thread_ids(pid).size() != 1) break;
-    pid = children.front();
-  }
-  return pid;
-}
-
 bool is_stopped(pid_t pid) {
   const char letter = process_state(pid).letter;
   return letter == 'T' || letter == 't';
@@ -290,7 +275,7 @@ asio::awaitable<StackTaker::Found> StackTaker::end_by_abort(TraceTarget target, 
   const auto text = std::make_shared<std::string>();
   worker.standard_error->read_now();
   worker.standard_error->copy_to(text, kStackBytesMax);
-  worker.was_stopped = !worker.has_recorded_error();
+  worker.was_stopped = !worker.hang && !worker.has_recorded_error();
   prevent_core(target.pid);
   ::kill(target.pid, SIGABRT);
   auto ending = wait_for_end(executor_, target.pid, deadline);

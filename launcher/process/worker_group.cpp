@@ -63,7 +63,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   std::vector<RankFlights> flights();
   std::vector<WorkerSample> sample(bool with_run_time) const;
   void set_hung(int rank, const std::string& doing);
-  void take_stacks(const std::string& reason);
+  void take_stacks(const std::string& reason, std::vector<int> ranks);
   void set_late_ranks(std::vector<int> ranks) { stop_.set_late_ranks(std::move(ranks)); }
   void abort(int rank, const std::string& reason);
   asio::awaitable<Swept> sweep();
@@ -394,10 +394,10 @@ void WorkerGroup::Impl::set_hung(int rank, const std::string& doing) {
     if (worker->spec.rank == rank) worker->hang = doing;
 }
 
-void WorkerGroup::Impl::take_stacks(const std::string& reason) {
+void WorkerGroup::Impl::take_stacks(const std::string& reason, std::vector<int> ranks) {
   if (is_starting_) return;  // no stacks before exec
   if (!stacks_.is_busy()) ++open_watches_;
-  stacks_.take(shared_from_this(), {.reason = reason});
+  stacks_.take(shared_from_this(), {.reason = reason, .ranks = std::move(ranks)});
 }
 
 void WorkerGroup::Impl::forward(int signal) {
@@ -579,8 +579,8 @@ void WorkerGroup::set_hung(int rank, const std::string& doing) {
   impl_->set_hung(rank, doing);
 }
 
-void WorkerGroup::take_stacks(const std::string& reason) {
-  impl_->take_stacks(reason);
+void WorkerGroup::take_stacks(const std::string& reason, std::vector<int> ranks) {
+  impl_->take_stacks(reason, std::move(ranks));
 }
 
 void WorkerGroup::set_late_ranks(std::vector<int> ranks) {

@@ -99,8 +99,9 @@ class WorkerGroup {
   /// the others get the signal.
   void set_hung(int rank, const std::string& doing);
 
-  /// Takes the stacks of all workers, which continue; next() returns them as StacksTaken.
-  void take_stacks(const std::string& reason);
+  /// Takes the stacks of `ranks`, all if empty. The workers continue; next() returns them as
+  /// StacksTaken.
+  void take_stacks(const std::string& reason, std::vector<int> ranks = {});
 
   /// Sets the ranks that kept others waiting until a timeout. Unless the plan takes no stacks,
   /// stop() takes theirs before the signal. Call before abort().

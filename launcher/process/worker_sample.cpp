@@ -1,5 +1,6 @@
 #include "launcher/process/worker_sample.hpp"
 
+#include "launcher/process/kernel_wait.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/worker.hpp"
 
@@ -30,17 +31,19 @@ std::optional<std::chrono::nanoseconds> run_time_with_descendants(pid_t pid) {
 }  // namespace
 
 WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, bool with_run_time) {
-  const int local_rank = worker.spec.local_rank;
   const pid_t own = worker.process.pid();
-  const pid_t announced = page.pid(local_rank);
-  const pid_t pid = announced > 0 ? announced : own;
+  const pid_t pid = program_behind(own);
   WorkerSample sample{.rank = worker.spec.rank,
                       .pid = pid,
-                      .activity = control::read_activity(page, local_rank),
+                      .activity = control::read_activity(page, worker.spec.local_rank),
                       .state = process_state(pid).letter};
-  // A wrapper such as sh is stopped with the program.
+  // A script that runs one command after another looks like a wrapper.
   if (pid != own && process_state(own).letter == 'T') sample.state = 'T';
-  if (with_run_time) sample.run_time = run_time_with_descendants(pid);
+  sample.is_traced = sample.state == 't';
+  if (!with_run_time && sample.state != 'T') return sample;
+  sample.is_traced = is_traced(pid);
+  sample.run_time = run_time_with_descendants(own);
+  if (sample.state == 'S' && kernel_wait(pid).state == 'D') sample.state = 'D';
   return sample;
 }
 

@@ -11,10 +11,11 @@ namespace ddprun {
 
 struct WorkerSample {
   int rank = 0;
-  pid_t pid = 0;  ///< of the process that linked the runtime, or of the worker
+  pid_t pid = 0;  ///< process of the program, which a shell may have started
   control::CallActivity activity{};
-  char state = '\0';  ///< as in /proc/PID/stat
-  /// CPU time of the worker and its descendants; nullopt: not sampled, or not known.
+  char state = '\0';       ///< as in /proc/PID/stat; D if any thread is in state D
+  bool is_traced = false;  ///< by a debugger
+  /// CPU time of the worker and its descendants; nullopt: not sampled, or unknown.
   std::optional<std::chrono::nanoseconds> run_time{};
 
   bool operator==(const WorkerSample&) const = default;

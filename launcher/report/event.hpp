@@ -158,6 +158,7 @@ struct HangDetected {
   bool is_certain = false;           ///< the workers will not continue
   std::vector<MissingRank> ranks{};  ///< the cause; empty: unknown, or on another node
   OnHang action = OnHang::report;
+  bool lacks_restarts = false;  ///< the action would be restart, but no restarts are left
 
   bool operator==(const HangDetected&) const = default;
 };

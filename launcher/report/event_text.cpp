@@ -142,11 +142,13 @@ EventLine line(const HangDetected& event) {
     const auto text = (event.ranks.size() == 1 ? "" : "rank " + std::to_string(rank.rank) + " ");
     if (doing.size() < kHungShownMax) doing.push_back(text + rank.doing);
   }
-  const bool is_one = ranks.size() == 1;
-  std::string text = event.is_certain ? (is_one ? " hangs" : " hang") : " may hang";
-  text = (ranks.empty() ? "the workers" : ranks_phrase(ranks)) + text + ", no progress for " +
-         seconds_text(event.seconds);
-  text += ": " + (doing.empty() ? "no rank of this node is late" : join(doing, ", "));
+  if (doing.size() < ranks.size())
+    doing.push_back("and " + std::to_string(ranks.size() - doing.size()) + " more");
+  const char* verb = !event.is_certain ? " may hang" : ranks.size() == 1 ? " hangs" : " hang";
+  std::string text = (ranks.empty() ? "the workers" : ranks_phrase(ranks)) + verb +
+                     " (no progress for " + seconds_text(event.seconds) + "): ";
+  text += doing.empty() ? "no late rank found on this node" : join(doing, ", ");
+  if (event.lacks_restarts) text += "; no restarts are left, so the workers keep running";
   if (event.action == OnHang::restart) text += "; restarting the workers";
   if (event.action == OnHang::stop) text += "; ending the run";
   return {LogLevel::warn, event.attempt, text};

@@ -100,7 +100,7 @@ __attribute__((noinline)) void compute_for_long() {
   }
 }
 
-__attribute__((noinline)) void loop_for_ever() {
+__attribute__((noinline)) void loop_forever() {
   while (true) sink = sink + 1;
 }
 
@@ -110,7 +110,7 @@ int hang_once(const std::string& how, const WorkerEnv& env, ProcessGroup& group)
   const bool hangs = env.rank + 1 == env.world_size && env.restart_count == 0;
   if (hangs && how == "hang-stop") std::raise(SIGSTOP);
   if (hangs && how == "hang-sleep") compute_for_long();
-  if (hangs && how == "hang-loop") loop_for_ever();
+  if (hangs && how == "hang-loop") loop_forever();
   group.barrier().wait();
   return 0;
 }

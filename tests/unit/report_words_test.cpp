@@ -49,19 +49,24 @@ TEST_SUITE("event text") {
 
   TEST_CASE("event text: a hang names its ranks and the reaction") {
     HangDetected hang{.attempt = 1, .seconds = 5, .is_certain = true, .ranks = {{3, "is a"}}};
-    CHECK(line_for(hang).message == "rank 3 hangs, no progress for 5.00 s: is a");
+    CHECK(line_for(hang).message == "rank 3 hangs (no progress for 5.00 s): is a");
+    hang.lacks_restarts = true;
+    CHECK(line_for(hang).message ==
+          "rank 3 hangs (no progress for 5.00 s): is a; no restarts are left, so the workers keep "
+          "running");
+    hang.lacks_restarts = false;
     hang.action = OnHang::restart;
     hang.ranks.push_back({4, "is b"});
     CHECK(line_for(hang).message ==
-          "ranks 3, 4 hang, no progress for 5.00 s: rank 3 is a, rank 4 is b; restarting the "
+          "ranks 3, 4 hang (no progress for 5.00 s): rank 3 is a, rank 4 is b; restarting the "
           "workers");
     hang = {.attempt = 1, .seconds = 300, .action = OnHang::report};
     CHECK(line_for(hang).message ==
-          "the workers may hang, no progress for 300.0 s: no rank of this node is late");
+          "the workers may hang (no progress for 300.0 s): no late rank found on this node");
     hang.ranks = {{3, "is a"}};
     hang.action = OnHang::stop;
     CHECK(line_for(hang).message ==
-          "rank 3 may hang, no progress for 300.0 s: is a; ending the run");
+          "rank 3 may hang (no progress for 300.0 s): is a; ending the run");
     CHECK(line_for(HangEnded{1, 42}).message == "the workers have continued after 42.0 s");
   }
 
