@@ -244,6 +244,9 @@ class Attempt::Impl {
     culprit_timer_.cancel();
     std::sort(end_.exits.begin(), end_.exits.end(),
               [&](const WorkerExited& a, const WorkerExited& b) {
+                // Hung ranks are the cause. The order in which SIGKILL ends them has no meaning.
+                if (a.hung.empty() != b.hung.empty()) return b.hung.empty();
+                if (!a.hung.empty()) return a.rank < b.rank;
                 return notice.at(a.rank) < notice.at(b.rank);
               });
   }

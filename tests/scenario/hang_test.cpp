@@ -103,6 +103,16 @@ TEST_SUITE("hangs") {
     CHECK(contains(host.output(), " hung: stopped by a signal (state T) on node "));
   }
 
+  TEST_CASE("hangs: of several hung ranks the lowest is the root cause") {
+    const auto result =
+        run_program(launch({"--nproc_per_node=3", "--hang_timeout=2", "--on_hang=stop"},
+                           "[ $RANK = 0 ] || kill -STOP $$; exec sleep 300"));
+    CAPTURE(result.output);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.output, "stopping rank 0: ranks 1, 2 hang"));
+    CHECK(contains(result.output, "Root cause (first failure observed):\n  rank      : 1 "));
+  }
+
   TEST_CASE("hangs: a stopped program behind a shell is detected") {
     const auto result = run_program(
         launch({"--nproc_per_node=2", "--hang_timeout=2", "--max_restarts=1"},
