@@ -104,9 +104,14 @@ TEST_SUITE("hangs") {
   }
 
   TEST_CASE("hangs: of several hung ranks the lowest is the root cause") {
-    const auto result =
-        run_program(launch({"--nproc_per_node=3", "--hang_timeout=2", "--on_hang=stop"},
-                           "[ $RANK = 0 ] || kill -STOP $$; exec sleep 300"));
+    const TemporaryFolder folder;
+    // Both are stopped by one command, and so between the same two samples.
+    const auto result = run_program(
+        launch({"--nproc_per_node=3", "--hang_timeout=2", "--on_hang=stop"},
+               "cd " + folder.path().string() +
+                   "; echo $$ > $RANK.new; mv $RANK.new $RANK; if [ $RANK = 0 ]; then "
+                   "while ! [ -e 1 ] || ! [ -e 2 ]; do :; done; kill -STOP $(cat 1) $(cat 2); fi; "
+                   "exec sleep 300"));
     CAPTURE(result.output);
     CHECK(result.exit_code == 1);
     CHECK(contains(result.output, "stopping rank 0: ranks 1, 2 hang"));
