@@ -1,6 +1,8 @@
 // Deaths that the control page reports before the kernel has completed them.
 #include "launcher/process/death_watch.hpp"
 
+#include "launcher/plan/cgroup_folder.hpp"
+#include "launcher/process/kernel_wait.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "rendezvous/control/flight_recorder.hpp"
 #include "tests/support/threads_at_rest.hpp"
@@ -9,11 +11,13 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <future>
 #include <linux/futex.h>
 #include <random>
+#include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -38,11 +42,24 @@ WorkerSpec probe(WorkerBench& bench, int local_rank, std::vector<std::string> ar
   return spec;
 }
 
+/// Returns true if the watch waits for further changes, so that it has reported earlier ones. In
+/// the pause between its checks it waits in another system call.
+bool is_watching() {
+  for (const pid_t thread : thread_ids(::getpid())) {
+    const auto call =
+        parse_system_call(read_text("/proc/self/task/" + std::to_string(thread) + "/syscall"));
+    if (call && call->number == SYS_futex_waitv) return true;
+  }
+  return false;
+}
+
 /// Waits until the worker is dead and the watch has reported it. The worker is not reaped
 /// meanwhile, since the loop of the bench does not run.
 void await_watched_death(const WorkerStarted& worker) {
   await_state(worker.pid, 'Z');
   await_threads_at_rest();
+  const auto limit = Deadline::after(std::chrono::minutes(1));
+  while (!is_watching()) REQUIRE_FALSE(limit.passed());
 }
 
 /// Overwrites all of the page but its first sizes repeatedly; wakes sleepers.
