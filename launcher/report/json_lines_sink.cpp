@@ -208,7 +208,8 @@ OrderedJson fields(const HangDetected& event) {
           {"seconds", event.seconds},
           {"is_certain", event.is_certain},
           {"ranks", missing_ranks(event.ranks)},
-          {"action", word_of(event.action)}};
+          {"action", word_of(event.action)},
+          {"lacks_restarts", event.lacks_restarts}};
 }
 
 OrderedJson fields(const HangEnded& event) {
