@@ -351,12 +351,10 @@ class Attempt::Impl {
     for (const int rank : group.running()) {
       if (reads_terminal && has_standard_input(plan(), facts_, rank)) settings.terminal_rank = rank;
     }
-    hang_watch_.emplace(
-        context_.executor, group, settings,
-        [this](const HangFinding& finding, std::vector<MissingRank> ranks) {
-          take_finding(finding, std::move(ranks));
-        },
-        warnings_to(context_.events));
+    hang_watch_.emplace(context_.executor, group, settings,
+                        [this](const HangFinding& finding, std::vector<MissingRank> ranks) {
+                          take_finding(finding, std::move(ranks));
+                        });
   }
 
   void take_finding(const HangFinding& finding, std::vector<MissingRank> ranks) {

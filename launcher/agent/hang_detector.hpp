@@ -3,8 +3,10 @@
 //
 // A worker that is stopped by a signal while others are not hangs, whatever program it is. Other
 // hangs are found in collectives of the worker runtime: some ranks wait, and no call starts or
-// ends. The waits so far show how long is unusual. A long evaluation looks like an endless loop,
-// and a wait for a service like a deadlock, so automatic limits only suspect such ranks.
+// ends. In programs without these calls, such as PyTorch's, a rank waits while its main thread
+// sleeps, and the run waits while at least half of the ranks do. The waits so far show how long is
+// unusual. A long evaluation looks like an endless loop, and a wait for a service like a deadlock,
+// so automatic limits only suspect such ranks.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -23,7 +25,7 @@ namespace ddprun {
 /// What a rank does while others wait for it.
 enum class HangCondition {
   stopped,   ///< by a signal
-  idle,      ///< sleeps; neither the worker nor a descendant has run during the wait
+  idle,      ///< sleeps; has not run during the wait
   terminal,  ///< idle, but may wait for input from a terminal
   device,    ///< uninterruptible sleep
   busy,      ///< uses CPU time
@@ -73,11 +75,13 @@ class HangDetector {
   std::optional<HangFinding> observe(Time now, const std::vector<WorkerSample>& workers,
                                      const LateRanks& late_ranks);
 
-  /// Returns true if samples should contain run times.
-  bool needs_run_times() const;
+  /// Returns true if the next sample should contain the details.
+  bool needs_details() const;
 
  private:
   struct History {
+    pid_t pid = 0;
+    std::optional<std::chrono::nanoseconds> main_time{};
     std::optional<std::chrono::nanoseconds> run_time{};
     std::optional<Milliseconds> stopped{};  ///< time in this state; nullopt: not in it
     Milliseconds idle{0};                   ///< time without a run
@@ -86,24 +90,31 @@ class HangDetector {
   bool is_fixed() const { return settings_.timeout.mode == HangTimeout::Mode::fixed; }
   Milliseconds elapsed_since_last(Time now);
   void note_processes(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
+  bool is_idle(const WorkerSample& worker, const History& history) const;
   bool note_calls(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
+  bool note_shared_idle_time(const std::vector<WorkerSample>& workers);
+  void end_wait(Milliseconds wait);
   bool has_ended(const HangFinding& finding, const std::vector<WorkerSample>& workers,
                  bool has_progressed) const;
   std::optional<HangFinding> find_stopped(const std::vector<WorkerSample>& workers) const;
   std::optional<HangFinding> find_late(const std::vector<WorkerSample>& workers,
                                        const LateRanks& late_ranks) const;
-  std::vector<HungRank> suspects(const std::vector<WorkerSample>& workers,
-                                 const LateRanks& late_ranks) const;
+  std::vector<HungRank> late_in_calls(const std::vector<WorkerSample>& workers,
+                                      const LateRanks& late_ranks) const;
+  std::vector<HungRank> late_by_processes(const std::vector<WorkerSample>& workers) const;
   HangCondition condition_of(const WorkerSample& worker) const;
   Milliseconds inactive_time(const std::vector<HungRank>& ranks) const;
+  bool are_waits_known() const;
   Milliseconds limit(bool are_inactive) const;
 
   Settings settings_;
   std::optional<Time> last_sample_;
   std::map<int, History> histories_;  ///< by rank
+  bool has_details_ = false;          ///< in the current sample
+  bool has_calls_ = false;            ///< of collectives of the worker runtime, now or before
   std::uint64_t calls_ = 0;           ///< sum of the last sample; 0: no live group
-  int changes_ = 0;                   ///< samples with progress in collectives
-  Milliseconds quiet_{0};             ///< since the last progress in collectives
+  int changes_ = 0;                   ///< samples with progress
+  Milliseconds quiet_{0};             ///< since the last progress
   Milliseconds longest_quiet_{0};     ///< longest wait that ended with progress
   std::optional<HangFinding> open_;   ///< the last finding; nullopt after its end
 };

@@ -1,6 +1,7 @@
 #include "launcher/agent/hang_watch.hpp"
 
 #include "launcher/process/kernel_wait.hpp"
+#include "launcher/process/waiting_code.hpp"
 
 #include <algorithm>
 #include <string>
@@ -10,25 +11,30 @@ namespace ddprun {
 
 namespace {
 
-/// Returns ", in read of /data/a.bin, waits in pipe_read"; parts that are unknown are missing.
-std::string wait_text(const KernelWait& wait) {
-  std::string text;
-  if (!wait.file.empty()) text = ", in " + wait.system_call + " of " + wait.file;
-  return text + (wait.function.empty() ? "" : ", waits in " + wait.function);
+/// Returns ", waits in read of /data/a.bin, called by python3.11"; parts that are unknown are
+/// missing.
+std::string wait_text(const WorkerSample& worker) {
+  const auto wait = kernel_wait(worker.pid);
+  const auto& call = wait.system_call.empty() ? wait.function : wait.system_call;
+  if (call.empty()) return {};
+  std::string text = ", waits in " + call;
+  if (!wait.file.empty()) text += " of " + wait.file;
+  const auto code = waiting_code(worker.pid);
+  return text + (code.empty() ? "" : ", called by " + code.substr(code.rfind('/') + 1));
 }
 
-std::string describe_state(HangCondition condition, pid_t pid) {
+std::string describe_state(HangCondition condition, const WorkerSample& worker) {
   switch (condition) {
     case HangCondition::stopped:
       return "stopped by a signal (state T)";
     case HangCondition::idle:
-      return "does not run" + wait_text(kernel_wait(pid));
+      return "does not run" + wait_text(worker);
     case HangCondition::terminal:
       return "does not run, and may wait for terminal input";
     case HangCondition::device:
-      return describe(kernel_wait(pid));
+      return describe(kernel_wait(worker.pid));
     case HangCondition::busy:
-      return "runs, but calls no collective";
+      return worker.activity.calls != 0 ? "runs, but calls no collective" : "runs";
   }
   return {};
 }
@@ -40,7 +46,7 @@ std::vector<MissingRank> describe_ranks(const HangFinding& finding,
     const auto worker = std::find_if(workers.begin(), workers.end(),
                                      [&](const auto& sample) { return sample.rank == hung.rank; });
     if (worker != workers.end())
-      ranks.push_back({hung.rank, describe_state(hung.condition, worker->pid)});
+      ranks.push_back({hung.rank, describe_state(hung.condition, *worker)});
   }
   return ranks;
 }
@@ -48,14 +54,8 @@ std::vector<MissingRank> describe_ranks(const HangFinding& finding,
 }  // namespace
 
 HangWatch::HangWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
-                     const HangDetector::Settings& settings, OnFinding on_finding, Log log)
-    : group_(group),
-      detector_(settings),
-      on_finding_(std::move(on_finding)),
-      log_(std::move(log)),
-      timer_(executor) {
-  if (settings.timeout.mode == HangTimeout::Mode::fixed)
-    warning_at_ = RunClock::now() + settings.timeout.time;
+                     const HangDetector::Settings& settings, OnFinding on_finding)
+    : group_(group), detector_(settings), on_finding_(std::move(on_finding)), timer_(executor) {
   start_timer();
 }
 
@@ -63,21 +63,8 @@ void HangWatch::start_timer() {
   timer_.start(RunClock::now() + HangDetector::kPeriod, [this] { observe(); });
 }
 
-/// Users may expect that the timeout applies to every program.
-void HangWatch::warn_without_calls(const std::vector<WorkerSample>& workers) {
-  if (!warning_at_ || RunClock::now() < *warning_at_) return;
-  warning_at_.reset();
-  const auto has_calls = [](const WorkerSample& worker) { return worker.activity.calls != 0; };
-  if (std::any_of(workers.begin(), workers.end(), has_calls)) return;
-  write_log(
-      log_, LogLevel::warn,
-      "--hang_timeout: no worker has called a collective of the worker runtime yet; until then, "
-      "only stopped workers are detected");
-}
-
 void HangWatch::observe() {
-  const auto workers = group_.sample(detector_.needs_run_times());
-  warn_without_calls(workers);
+  const auto workers = group_.sample(detector_.needs_details());
   const auto late = [this] { return late_ranks(find_stalled_collectives(group_.flights())); };
   const auto finding = detector_.observe(RunClock::now(), workers, late);
   start_timer();

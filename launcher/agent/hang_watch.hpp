@@ -5,12 +5,10 @@
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "launcher/report/event.hpp"
-#include <ddprun/log.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 
 #include <functional>
-#include <optional>
 #include <vector>
 
 namespace ddprun {
@@ -20,23 +18,19 @@ class HangWatch {
   /// Receives a finding and a description of each of its ranks.
   using OnFinding = std::function<void(const HangFinding&, std::vector<MissingRank>)>;
 
-  /// Starts to watch. `group` outlives this object. `log` gets a warning if the timeout cannot
-  /// apply.
+  /// Starts to watch. `group` outlives this object.
   HangWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
-            const HangDetector::Settings& settings, OnFinding on_finding, Log log);
+            const HangDetector::Settings& settings, OnFinding on_finding);
 
   void stop() { timer_.cancel(); }
 
  private:
   void start_timer();
   void observe();
-  void warn_without_calls(const std::vector<WorkerSample>& workers);
 
   WorkerGroup& group_;
   HangDetector detector_;
   OnFinding on_finding_;
-  Log log_;
-  std::optional<RunClock::time_point> warning_at_{};  ///< unless there are calls by then
   LimitTimer timer_;
 };
 

@@ -8,7 +8,7 @@
 #include "launcher/agent/preflight.hpp"
 #include "launcher/agent/store_use.hpp"
 #include "launcher/agent/store_users.hpp"
-#include "launcher/process/sleeping_code.hpp"
+#include "launcher/process/waiting_code.hpp"
 #include "rendezvous/base/await.hpp"
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/hmac.hpp"

@@ -21,9 +21,16 @@ struct NamedCall {
   long number;
   const char* name;
   bool has_descriptor;  ///< as its first argument
+  WaitCause cause = WaitCause::other;
 };
 
-// System calls that can wait for a file system, a device or a peer. Others are shown by number.
+/// Returns the number of a system call that x86-64 has and newer processors lack; there -1.
+constexpr long old_call(long number) {
+  constexpr bool is_x86_64 = SYS_ppoll == 271;
+  return is_x86_64 ? number : -1;
+}
+
+// System calls that can wait. Others are shown by number.
 constexpr std::array kCalls{NamedCall{SYS_read, "read", true},
                             NamedCall{SYS_write, "write", true},
                             NamedCall{SYS_pread64, "pread64", true},
@@ -45,6 +52,28 @@ constexpr std::array kCalls{NamedCall{SYS_read, "read", true},
                             NamedCall{SYS_munmap, "munmap", false},
                             NamedCall{SYS_msync, "msync", false},
                             NamedCall{SYS_sync, "sync", false},
+                            NamedCall{SYS_flock, "flock", true},
+                            NamedCall{SYS_fcntl, "fcntl", true},
+                            NamedCall{SYS_nanosleep, "nanosleep", false},
+                            NamedCall{SYS_clock_nanosleep, "clock_nanosleep", false},
+                            NamedCall{SYS_rt_sigsuspend, "rt_sigsuspend", false},
+                            NamedCall{SYS_futex, "futex", false, WaitCause::lock},
+                            NamedCall{SYS_ppoll, "ppoll", false, WaitCause::peer},
+                            NamedCall{SYS_pselect6, "pselect6", false, WaitCause::peer},
+                            NamedCall{SYS_epoll_pwait, "epoll_pwait", false, WaitCause::peer},
+                            NamedCall{SYS_recvfrom, "recvfrom", true, WaitCause::peer},
+                            NamedCall{SYS_recvmsg, "recvmsg", true, WaitCause::peer},
+                            NamedCall{SYS_sendto, "sendto", true, WaitCause::peer},
+                            NamedCall{SYS_sendmsg, "sendmsg", true, WaitCause::peer},
+                            NamedCall{SYS_connect, "connect", true, WaitCause::peer},
+                            NamedCall{SYS_accept, "accept", true, WaitCause::peer},
+                            NamedCall{SYS_accept4, "accept4", true, WaitCause::peer},
+                            NamedCall{SYS_wait4, "wait4", false, WaitCause::peer},
+                            NamedCall{SYS_waitid, "waitid", false, WaitCause::peer},
+                            NamedCall{old_call(7), "poll", false, WaitCause::peer},
+                            NamedCall{old_call(23), "select", false, WaitCause::peer},
+                            NamedCall{old_call(232), "epoll_wait", false, WaitCause::peer},
+                            NamedCall{old_call(34), "pause", false},
                             NamedCall{SYS_exit, "exit", false},
                             NamedCall{SYS_exit_group, "exit_group", false}};
 
@@ -62,9 +91,12 @@ void add_system_call(KernelWait& wait, const fs::path& thread) {
   for (const auto& known : kCalls) {
     if (known.number != call->number) continue;
     wait.system_call = known.name;
+    wait.cause = known.cause;
     if (!known.has_descriptor) return;
     std::error_code ignored;
     wait.file = fs::read_symlink(thread / "fd" / std::to_string(call->first_argument), ignored);
+    if (wait.file.starts_with("socket:") || wait.file.starts_with("pipe:"))
+      wait.cause = WaitCause::peer;
   }
 }
 

@@ -11,9 +11,18 @@
 
 namespace ddprun {
 
+/// What a system call waits for.
+enum class WaitCause {
+  unknown,  ///< the call is unknown, or not readable
+  lock,     ///< a lock or a condition of this process, as in the collectives of Gloo
+  peer,     ///< another process: a socket, a pipe, a child
+  other,    ///< a file, a device or a time
+};
+
 /// State of one thread. Fields that this user may not read are empty.
 struct KernelWait {
-  char state = '\0';                 ///< state in /proc/PID/stat; '\0': no such process
+  char state = '\0';  ///< state in /proc/PID/stat; '\0': no such process
+  WaitCause cause = WaitCause::unknown;
   std::string system_call{};         ///< name, such as "read"
   std::string file{};                ///< file of the descriptor in the first argument
   std::string function{};            ///< kernel function, from /proc/PID/wchan

@@ -61,6 +61,25 @@ std::string task_path(pid_t pid, pid_t thread, const char* file) {
   return proc_path(pid, "task/" + std::to_string(thread) + "/" + file);
 }
 
+fs::path executable_of(pid_t pid) {
+  std::error_code error;
+  return fs::read_symlink(proc_path(pid, "exe"), error);
+}
+
+/// Returns 0 if the thread has ended.
+std::chrono::nanoseconds thread_time(pid_t pid, pid_t thread) {
+  // "TIME_ON_CPU TIME_WAITED TIMESLICES", in nanoseconds
+  const auto text = read_bounded(task_path(pid, thread, "schedstat"), 256);
+  std::int64_t time = 0;
+  std::from_chars(text.data(), text.data() + text.size(), time);
+  return std::chrono::nanoseconds(time);
+}
+
+void add_children(pid_t pid, pid_t thread, std::vector<pid_t>& pids) {
+  std::ifstream list(task_path(pid, thread, "children"));
+  for (pid_t child = 0; list >> child;) pids.push_back(child);
+}
+
 /// Returns true if the signal mask `field` in the text of /proc/PID/status contains the signal.
 bool has_signal(std::string_view status_text, std::string_view field, int signal) {
   const auto name = "\n" + std::string(field) + ":\t";
@@ -155,8 +174,7 @@ std::optional<UserIds> user_of(pid_t pid) {
 }
 
 std::string executable_name(pid_t pid) {
-  std::error_code error;
-  return fs::read_symlink(proc_path(pid, "exe"), error).filename().string();
+  return executable_of(pid).filename().string();
 }
 
 bool is_python(pid_t pid) {
@@ -185,15 +203,14 @@ std::vector<pid_t> thread_ids(pid_t pid) {
 
 std::optional<std::chrono::nanoseconds> run_time(pid_t pid) {
   std::chrono::nanoseconds sum{0};
-  for (const pid_t thread : thread_ids(pid)) {
-    // "TIME_ON_CPU TIME_WAITED TIMESLICES", in nanoseconds
-    const auto text = read_bounded(task_path(pid, thread, "schedstat"), 256);
-    std::int64_t time = 0;  // if the thread has ended
-    std::from_chars(text.data(), text.data() + text.size(), time);
-    sum += std::chrono::nanoseconds(time);
-  }
+  for (const pid_t thread : thread_ids(pid)) sum += thread_time(pid, thread);
   // Kernels without the statistics show 0.
   return sum.count() > 0 ? std::optional(sum) : std::nullopt;
+}
+
+std::optional<std::chrono::nanoseconds> main_thread_time(pid_t pid) {
+  const auto time = thread_time(pid, pid);
+  return time.count() > 0 ? std::optional(time) : std::nullopt;
 }
 
 std::string thread_name(pid_t pid, pid_t thread) {
@@ -252,11 +269,19 @@ void for_each_process(const std::function<void(pid_t)>& visit) {
 
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> pids;
-  for (const pid_t thread : thread_ids(pid)) {
-    std::ifstream list(task_path(pid, thread, "children"));
-    for (pid_t child = 0; list >> child;) pids.push_back(child);
-  }
+  for (const pid_t thread : thread_ids(pid)) add_children(pid, thread, pids);
   return pids;
+}
+
+std::vector<pid_t> children_of_main_thread(pid_t pid) {
+  std::vector<pid_t> pids;
+  add_children(pid, pid, pids);
+  return pids;
+}
+
+bool run_same_program(pid_t one, pid_t other) {
+  const auto file = executable_of(one);
+  return !file.empty() && file == executable_of(other);
 }
 
 pid_t program_behind(pid_t pid) {

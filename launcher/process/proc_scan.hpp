@@ -80,6 +80,9 @@ std::vector<pid_t> thread_ids(pid_t pid);
 /// it. Every run of a thread increases it.
 std::optional<std::chrono::nanoseconds> run_time(pid_t pid);
 
+/// Returns the CPU time of the main thread; nullopt if the kernel does not report it.
+std::optional<std::chrono::nanoseconds> main_thread_time(pid_t pid);
+
 /// Returns the name of a thread; empty if there is no such thread.
 std::string thread_name(pid_t pid, pid_t thread);
 
@@ -103,6 +106,12 @@ void for_each_process(const std::function<void(pid_t)>& visit);
 
 /// Returns the children of a process, including those that have ended but have not been reaped.
 std::vector<pid_t> children_of(pid_t pid);
+
+/// Returns the children that the main thread has created, without reading the other threads.
+std::vector<pid_t> children_of_main_thread(pid_t pid);
+
+/// Returns true if both processes execute the same file.
+bool run_same_program(pid_t one, pid_t other);
 
 /// Follows single children of wrappers, such as shells that wait, to the program.
 pid_t program_behind(pid_t pid);

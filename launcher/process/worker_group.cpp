@@ -61,7 +61,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   void stop(int signal, std::chrono::milliseconds grace);
   std::vector<int> running() const;
   std::vector<RankFlights> flights();
-  std::vector<WorkerSample> sample(bool with_run_time) const;
+  std::vector<WorkerSample> sample(bool with_details) const;
   void set_hung(int rank, const std::string& doing);
   void take_stacks(const std::string& reason, std::vector<int> ranks);
   void set_late_ranks(std::vector<int> ranks) { stop_.set_late_ranks(std::move(ranks)); }
@@ -381,10 +381,10 @@ std::vector<RankFlights> WorkerGroup::Impl::flights() {
   return ranks;
 }
 
-std::vector<WorkerSample> WorkerGroup::Impl::sample(bool with_run_time) const {
+std::vector<WorkerSample> WorkerGroup::Impl::sample(bool with_details) const {
   std::vector<WorkerSample> samples;
   for (const auto& worker : workers_) {
-    if (!worker->has_ended) samples.push_back(sample_of(*worker, page_, with_run_time));
+    if (!worker->has_ended) samples.push_back(sample_of(*worker, page_, with_details));
   }
   return samples;
 }
@@ -571,8 +571,8 @@ std::vector<RankFlights> WorkerGroup::flights() {
   return impl_->flights();
 }
 
-std::vector<WorkerSample> WorkerGroup::sample(bool with_run_time) const {
-  return impl_->sample(with_run_time);
+std::vector<WorkerSample> WorkerGroup::sample(bool with_details) const {
+  return impl_->sample(with_details);
 }
 
 void WorkerGroup::set_hung(int rank, const std::string& doing) {

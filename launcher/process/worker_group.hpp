@@ -93,7 +93,7 @@ class WorkerGroup {
   std::vector<RankFlights> flights();
 
   /// Samples the workers that have not ended; see sample_of().
-  std::vector<WorkerSample> sample(bool with_run_time) const;
+  std::vector<WorkerSample> sample(bool with_details) const;
 
   /// Marks a worker as failed because it hangs; `doing` is WorkerExited::hung. stop() kills it when
   /// the others get the signal.

@@ -1,7 +1,7 @@
 #include "launcher/process/worker_sample.hpp"
 
-#include "launcher/process/kernel_wait.hpp"
 #include "launcher/process/proc_scan.hpp"
+#include "launcher/process/waiting_code.hpp"
 #include "launcher/process/worker.hpp"
 
 #include <cstddef>
@@ -28,9 +28,21 @@ std::optional<std::chrono::nanoseconds> run_time_with_descendants(pid_t pid) {
   return sum;
 }
 
+std::optional<std::chrono::nanoseconds> main_time_with_children(pid_t pid) {
+  auto sum = main_thread_time(pid);
+  if (!sum) return std::nullopt;
+  std::size_t processes = 1;
+  for (const pid_t child : children_of_main_thread(pid)) {
+    if (++processes > kProcessesMax) break;
+    if (run_same_program(pid, child))
+      *sum += main_thread_time(child).value_or(std::chrono::nanoseconds(0));
+  }
+  return sum;
+}
+
 }  // namespace
 
-WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, bool with_run_time) {
+WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, bool with_details) {
   const pid_t own = worker.process.pid();
   const pid_t pid = program_behind(own);
   WorkerSample sample{.rank = worker.spec.rank,
@@ -40,10 +52,14 @@ WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, b
   // A script that runs one command after another looks like a wrapper.
   if (pid != own && process_state(own).letter == 'T') sample.state = 'T';
   sample.is_traced = sample.state == 't';
-  if (!with_run_time && sample.state != 'T') return sample;
+  sample.main_time = main_time_with_children(pid);
+  if (!with_details && sample.state != 'T') return sample;
   sample.is_traced = is_traced(pid);
   sample.run_time = run_time_with_descendants(own);
-  if (sample.state == 'S' && kernel_wait(pid).state == 'D') sample.state = 'D';
+  const auto wait = kernel_wait(pid);
+  sample.wait_cause = wait.cause;
+  if (sample.activity.calls == 0) sample.waiting_code = waiting_code(pid);
+  if (sample.state == 'S' && wait.state == 'D') sample.state = 'D';
   return sample;
 }
 

@@ -1,10 +1,12 @@
 // State of a live worker at one moment, by which the agent detects hangs.
 #pragma once
 
+#include "launcher/process/kernel_wait.hpp"
 #include "rendezvous/control/flight_recorder.hpp"
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <sys/types.h>
 
 namespace ddprun {
@@ -15,15 +17,22 @@ struct WorkerSample {
   control::CallActivity activity{};
   char state = '\0';       ///< as in /proc/PID/stat; D if any thread is in state D
   bool is_traced = false;  ///< by a debugger
+  /// CPU time of the main threads of the program and of its children that run the same program,
+  /// such as those of torch.multiprocessing; nullopt: unknown.
+  std::optional<std::chrono::nanoseconds> main_time{};
   /// CPU time of the worker and its descendants; nullopt: not sampled, or unknown.
   std::optional<std::chrono::nanoseconds> run_time{};
+  WaitCause wait_cause = WaitCause::unknown;  ///< unknown also if not sampled
+  std::string waiting_code{};  ///< file, see waiting_code.hpp; empty: not sampled, or unknown
 
   bool operator==(const WorkerSample&) const = default;
 };
 
 struct Worker;
 
-/// Samples a worker of the page; its run time, which takes some hundred microseconds, on request.
-WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, bool with_run_time);
+/// Samples a worker of the page; on request with the details that take some hundred microseconds:
+/// run time, cause and code of the wait, and whether the worker is traced or any thread is in state
+/// D.
+WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, bool with_details);
 
 }  // namespace ddprun

@@ -128,13 +128,25 @@ TEST_SUITE("hangs") {
     CHECK(contains(result.output, "rank 1 hangs (no progress for "));
   }
 
-  TEST_CASE("hangs: a timeout that cannot apply to the program is reported") {
-    const auto result = run_program(launch({"--hang_timeout=1"}, "exec sleep 3"));
+  TEST_CASE("hangs: a rank of any program that runs while the others sleep is restarted") {
+    const auto result = run_program(
+        launch({"--nproc_per_node=3", "--hang_timeout=2", "--max_restarts=1"},
+               "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; [ $RANK = 1 ] || exec sleep 300; "
+               "while :; do :; done"));
     CAPTURE(result.output);
     CHECK(result.exit_code == 0);
-    CHECK(contains(result.output,
-                   "--hang_timeout: no worker has called a collective of the worker runtime yet; "
-                   "until then, only stopped workers are detected"));
+    CHECK(contains(result.output, "rank 1 hangs (no progress for "));
+    CHECK(contains(result.output, "s): runs; restarting the workers"));
+  }
+
+  TEST_CASE("hangs: ranks of any program that all sleep are restarted") {
+    const auto result =
+        run_program(launch({"--nproc_per_node=2", "--hang_timeout=2", "--max_restarts=1"},
+                           "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 300"));
+    CAPTURE(result.output);
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.output, "ranks 0, 1 hang (no progress for "));
+    CHECK(contains(result.output, "rank 1 does not run, waits in "));
   }
 }
 

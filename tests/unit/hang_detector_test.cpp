@@ -53,8 +53,11 @@ class Node {
     std::string found;
     for (auto second = 0s; second < time; ++second) {
       now_ += 1s;
-      for (auto& worker : workers)
-        if (worker.run_time && worker.state == 'R') *worker.run_time += 90ms;
+      for (auto& worker : workers) {
+        if (worker.state != 'R') continue;
+        if (worker.run_time) *worker.run_time += 90ms;
+        if (worker.main_time) *worker.main_time += 90ms;
+      }
       const auto finding = observe();
       if (finding) found += (found.empty() ? "" : ", ") + text_of(*finding);
     }
@@ -92,6 +95,29 @@ class Node {
   HangDetector detector_;
   HangDetector::Time now_{1h};
 };
+
+/// Returns a node whose workers do not use the worker runtime and run.
+Node node_without_calls(HangTimeout timeout, int ranks, int other_ranks = 0) {
+  Node node(timeout, ranks, other_ranks);
+  for (auto& worker : node.workers) {
+    worker.state = 'R';
+    worker.main_time = 1s;
+  }
+  return node;
+}
+
+/// Lets the main threads of the ranks sleep, given by a character for each: in a collective of a
+/// library (c), in a lock (l), for a peer (p), for something else (o); ' ' if the rank runs.
+void sleep_in(Node& node, const std::string& waits) {
+  for (std::size_t rank = 0; rank < waits.size(); ++rank) {
+    WorkerSample& worker = node.workers.at(rank);
+    worker.state = waits[rank] == ' ' ? 'R' : 'S';
+    worker.wait_cause = waits[rank] == 'p'   ? WaitCause::peer
+                        : waits[rank] == 'o' ? WaitCause::other
+                                             : WaitCause::lock;
+    worker.waiting_code = waits[rank] == 'c' ? "/opt/lib/libtorch_cpu.so" : "/usr/bin/python3";
+  }
+}
 
 }  // namespace
 
@@ -306,9 +332,147 @@ TEST_SUITE("hang detector") {
     CHECK(node.pass(100s) == "certain 0:idle 1:idle after 10 s");
   }
 
-  TEST_CASE("hang detector: workers without a process group do not hang") {
+  TEST_CASE("hang detector: workers whose waits are unknown do not hang") {
     Node node(fixed(10s));
     CHECK(node.pass(1000s) == "");
+  }
+
+  TEST_CASE("hang detector: a rank that runs while half of the main threads sleep is late") {
+    struct Row {
+      HangTimeout timeout;
+      const char* found;
+    };
+    for (const auto& row : {Row{kAuto, "suspected 3:busy after 300 s"},
+                            Row{fixed(10s), "certain 3:busy after 10 s"}}) {
+      Node node = node_without_calls(row.timeout, 4);
+      CHECK(node.pass(100s) == "");
+      sleep_in(node, "lll ");
+      CHECK(node.pass(1000s) == row.found);
+    }
+  }
+
+  TEST_CASE("hang detector: ranks do not hang while most main threads run") {
+    Node node = node_without_calls(fixed(10s), 4);
+    sleep_in(node, "l   ");
+    CHECK(node.pass(1000s) == "");
+  }
+
+  TEST_CASE("hang detector: of sleeping ranks those that do not wait for others are late") {
+    struct Row {
+      const char* waits;
+      const char* found_by_default;
+      const char* found_after_10s;
+    };
+    for (const auto& row :
+         {Row{"ccl", "", "certain 2:idle after 10 s"}, Row{"ccp", "", "certain 2:idle after 10 s"},
+          Row{"clp", "", "certain 1:idle 2:idle after 10 s"},
+          Row{"cco", "suspected 2:idle after 30 s", "certain 2:idle after 10 s"},
+          Row{"ccc", "", "certain 0:idle 1:idle 2:idle after 10 s"},
+          Row{"llo", "suspected 2:idle after 30 s", "certain 2:idle after 10 s"},
+          Row{"lpo", "suspected 2:idle after 30 s", "certain 2:idle after 10 s"},
+          Row{"llp", "", "certain 2:idle after 10 s"},
+          Row{"lll", "", "certain 0:idle 1:idle 2:idle after 10 s"},
+          Row{"ooo", "", "certain 0:idle 1:idle 2:idle after 10 s"}}) {
+      CAPTURE(row.waits);
+      Node by_default = node_without_calls(kAuto, 3);
+      CHECK(by_default.pass(100s) == "");
+      sleep_in(by_default, row.waits);
+      CHECK(by_default.pass(1000s) == row.found_by_default);
+      Node after_10s = node_without_calls(fixed(10s), 3);
+      sleep_in(after_10s, row.waits);
+      CHECK(after_10s.pass(1000s) == row.found_after_10s);
+    }
+  }
+
+  TEST_CASE("hang detector: a main thread in state D is late when the others sleep") {
+    Node node = node_without_calls(fixed(10s), 3);
+    sleep_in(node, "lll");
+    node.workers[1].state = 'D';
+    CHECK(node.pass(100s) == "certain 1:device after 10 s");
+  }
+
+  TEST_CASE("hang detector: equal waits on one of several nodes have an unknown cause") {
+    Node node = node_without_calls(fixed(10s), 2, 2);
+    sleep_in(node, "ll");
+    CHECK(node.pass(100s) == "suspected after 10 s");
+  }
+
+  TEST_CASE("hang detector: a stopped rank is late when the main threads of others sleep") {
+    Node node = node_without_calls(fixed(10s), 2);
+    sleep_in(node, "ll");
+    node.workers[0].state = 'T';
+    CHECK(node.pass(100s) == "certain 0:stopped after 10 s");
+  }
+
+  TEST_CASE("hang detector: by default programs without calls have a minute to start") {
+    Node node = node_without_calls(kAuto, 2);
+    CHECK(node.pass(50s) == "");
+    sleep_in(node, "lo");
+    CHECK(node.pass(5000s) == "");
+  }
+
+  TEST_CASE("hang detector: polls of a main thread do not end its sleep") {
+    Node node = node_without_calls(fixed(10s), 2);
+    sleep_in(node, "lp");
+    std::string found;
+    for (int i = 0; i < 20; ++i) {
+      found += node.pass(1s);
+      *node.workers[1].main_time += 900us;
+    }
+    CHECK(found == "certain 1:idle after 10 s");
+  }
+
+  TEST_CASE("hang detector: a new program in a worker ends the sleep") {
+    Node node = node_without_calls(fixed(10s), 2);
+    sleep_in(node, "ll");
+    std::string found;
+    for (int i = 0; i < 100; ++i) {
+      found += node.pass(5s);
+      for (auto& worker : node.workers) ++worker.pid;
+    }
+    CHECK(found == "");
+  }
+
+  TEST_CASE("hang detector: ended sleeps of main threads raise the automatic limit tenfold") {
+    Node node = node_without_calls(kAuto, 2);
+    CHECK(node.pass(100s) == "");
+    sleep_in(node, "lo");
+    CHECK(node.pass(20s) == "");
+    for (auto& worker : node.workers) worker.state = 'R';
+    CHECK(node.pass(5s) == "");
+    sleep_in(node, "lo");
+    CHECK(node.pass(199s) == "");
+    CHECK(node.pass(2s) == "suspected 1:idle after 200 s");
+    for (auto& worker : node.workers) worker.state = 'R';
+    CHECK(node.pass(5s).starts_with("resumed 1:idle after "));
+  }
+
+  TEST_CASE("hang detector: 1000 healthy histories without calls contain no hang") {
+    for (unsigned seed = 0; seed < 1000; ++seed) {
+      std::mt19937 random(seed);
+      const auto draw = [&random](int max) {
+        return static_cast<int>(random() % static_cast<unsigned>(max + 1));
+      };
+      Node node = node_without_calls(kAuto, 4);
+      std::string found = node.pass(std::chrono::seconds(draw(50)));
+      // Rank 0 prepares the data.
+      sleep_in(node, " lpl");
+      found += node.pass(std::chrono::seconds(draw(3600)));
+      for (int period = 0; period < 10; ++period) {
+        for (auto& worker : node.workers) worker.state = 'R';
+        found += node.pass(std::chrono::seconds(30 + draw(60)));
+        // An evaluation, a save, or a wait for a service.
+        std::string waits = "llll";
+        waits[static_cast<std::size_t>(draw(3))] = " op"[draw(2)];
+        sleep_in(node, waits);
+        found += node.pass(std::chrono::seconds(draw(25)));
+      }
+      // A server without requests.
+      sleep_in(node, "plll");
+      found += node.pass(3600s);
+      CAPTURE(seed);
+      CHECK(found == "");
+    }
   }
 
   // Steps, evaluations and saves of random lengths, on random ranks.

@@ -1,4 +1,4 @@
-#include "launcher/process/sleeping_code.hpp"
+#include "launcher/process/waiting_code.hpp"
 
 #include "launcher/plan/cgroup_folder.hpp"
 #include "launcher/process/kernel_wait.hpp"
@@ -23,6 +23,9 @@ constexpr std::size_t kWordsMax = 128;
 /// separate one for threads.
 constexpr std::string_view kBetween[] = {"libc.so", "libc-",     "libpthread",
                                          "ld-",     "libstdc++", "ld-linux"};
+
+/// Libraries whose threads wait for other ranks. Gloo is part of libtorch.
+constexpr std::string_view kCollectiveLibraries[] = {"libtorch", "libgloo", "libnccl", "libmpi"};
 
 std::string_view file_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
@@ -72,6 +75,17 @@ std::vector<std::uint64_t> words_at(pid_t pid, std::uint64_t address) {
   return words;
 }
 
+std::string system_call_text(pid_t pid) {
+  return read_text("/proc/" + std::to_string(pid) + "/syscall");
+}
+
+/// Returns the file whose code has made the system call in the text of /proc/PID/syscall.
+std::string code_in_call(pid_t pid, std::string_view text) {
+  const auto address = stack_pointer(text);
+  if (address == 0) return {};
+  return innermost_code(words_at(pid, address), code_of(pid));
+}
+
 }  // namespace
 
 std::string innermost_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code) {
@@ -84,13 +98,21 @@ std::string innermost_code(std::span<const std::uint64_t> stack, const std::vect
   return {};
 }
 
+std::string waiting_code(pid_t pid) {
+  return code_in_call(pid, system_call_text(pid));
+}
+
 std::string sleeping_code(pid_t pid) {
-  const auto text = read_text("/proc/" + std::to_string(pid) + "/syscall");
+  const auto text = system_call_text(pid);
   const auto call = parse_system_call(text);
   if (!call || (call->number != SYS_clock_nanosleep && call->number != SYS_nanosleep)) return {};
-  const auto address = stack_pointer(text);
-  if (address == 0) return {};
-  return innermost_code(words_at(pid, address), code_of(pid));
+  return code_in_call(pid, text);
+}
+
+bool is_collective_library(std::string_view path) {
+  const auto name = file_name(path);
+  return std::any_of(std::begin(kCollectiveLibraries), std::end(kCollectiveLibraries),
+                     [&](std::string_view begin) { return name.starts_with(begin); });
 }
 
 std::vector<pid_t> sleeping_in_pytorch(pid_t ancestor) {

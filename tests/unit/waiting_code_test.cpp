@@ -1,5 +1,5 @@
-// The library in whose code a process sleeps, from its stack and from outside.
-#include "launcher/process/sleeping_code.hpp"
+// The library in whose code a process waits, and for what, from its stack and from outside.
+#include "launcher/process/waiting_code.hpp"
 
 #include "launcher/plan/cgroup_folder.hpp"
 #include "launcher/process/kernel_wait.hpp"
@@ -12,13 +12,15 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <linux/futex.h>
+#include <poll.h>
 #include <string>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace sleeping_code_test {
+namespace waiting_code_test {
 
 using namespace ddprun;
 using namespace ddprun::test;
@@ -70,6 +72,24 @@ void wait_for_signal() {
   ::pause();
 }
 
+void wait_for_lock() {
+  int word = 0;
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, 0, nullptr, nullptr, 0);
+}
+
+void read_pipe() {
+  int ends[2] = {-1, -1};
+  char byte = 0;
+  if (::pipe(ends) == 0 && ::read(ends[0], &byte, 1) != 0) ::_exit(1);
+}
+
+void poll_pipe() {
+  int ends[2] = {-1, -1};
+  if (::pipe(ends) != 0) ::_exit(1);
+  pollfd end{.fd = ends[0], .events = POLLIN, .revents = 0};
+  ::ppoll(&end, 1, nullptr, nullptr);
+}
+
 /// Returns false if the process does not reach that state within 20 s.
 bool reaches(const Child& child, long system_call) {
   const auto file = "/proc/" + std::to_string(child.pid()) + "/syscall";
@@ -84,8 +104,8 @@ bool reaches(const Child& child, long system_call) {
 
 }  // namespace
 
-TEST_SUITE("sleeping code") {
-  TEST_CASE("sleeping code: the first frame outside C library and kernel is returned") {
+TEST_SUITE("waiting code") {
+  TEST_CASE("waiting code: the first frame outside C library and kernel is returned") {
     CHECK(innermost({0, 0x6100, 0x3100, 0x4100, 0x5100, 0x1100}) ==
           "/venv/torch/lib/libtorch_cpu.so");
     CHECK(innermost({0x3100, 0x1fff, 0x5100}) == "/usr/bin/python3.11");
@@ -93,15 +113,41 @@ TEST_SUITE("sleeping code") {
     CHECK(innermost({}).empty());
   }
 
-  TEST_CASE("sleeping code: nanosleep counts as sleep and pause() does not") {
+  TEST_CASE("waiting code: nanosleep counts as sleep and pause() does not") {
     const Child sleeper(sleep_in_program), waiter(wait_for_signal);
     REQUIRE(reaches(sleeper, SYS_clock_nanosleep));
     REQUIRE(reaches(waiter, SYS_pause));
     CHECK(sleeping_code(sleeper.pid()) == std::filesystem::read_symlink("/proc/self/exe"));
     CHECK(sleeping_code(waiter.pid()).empty());
+    CHECK(waiting_code(waiter.pid()) == std::filesystem::read_symlink("/proc/self/exe"));
   }
 
-  TEST_CASE("sleeping code: only processes that sleep in a PyTorch library are found") {
+  TEST_CASE("waiting code: the cause of a wait is a lock, a peer or something else") {
+    struct Row {
+      void (*act)();
+      long system_call;
+      WaitCause cause;
+    };
+    for (const auto& row :
+         {Row{wait_for_lock, SYS_futex, WaitCause::lock}, Row{read_pipe, SYS_read, WaitCause::peer},
+          Row{poll_pipe, SYS_ppoll, WaitCause::peer},
+          Row{sleep_in_program, SYS_clock_nanosleep, WaitCause::other}}) {
+      const Child child(row.act);
+      CAPTURE(row.system_call);
+      REQUIRE(reaches(child, row.system_call));
+      CHECK(kernel_wait(child.pid()).cause == row.cause);
+    }
+  }
+
+  TEST_CASE("waiting code: libraries for collectives are recognised by their names") {
+    for (const char* path : {"/venv/torch/lib/libtorch_cpu.so", "libgloo.so.0", "/x/libnccl.so.2",
+                             "/usr/lib/libmpi.so.40"})
+      CHECK(is_collective_library(path));
+    for (const char* path : {"/libtorch/bin/python3.11", "/usr/lib/libc.so.6", ""})
+      CHECK_FALSE(is_collective_library(path));
+  }
+
+  TEST_CASE("waiting code: only processes that sleep in a PyTorch library are found") {
     const Child torch(sleep_in_library), sleeper(sleep_in_program), waiter(wait_for_signal);
     REQUIRE(reaches(torch, SYS_clock_nanosleep));
     REQUIRE(reaches(sleeper, SYS_clock_nanosleep));
@@ -111,7 +157,7 @@ TEST_SUITE("sleeping code") {
     CHECK(sleeping_in_pytorch(waiter.pid()).empty());
   }
 
-  TEST_CASE("sleeping code: a process started by a child is found") {
+  TEST_CASE("waiting code: a process started by a child is found") {
     const Child parent([] {
       const Child torch(sleep_in_library);
       ::pause();
@@ -123,14 +169,15 @@ TEST_SUITE("sleeping code") {
     CHECK(found[0] != parent.pid());
   }
 
-  TEST_CASE("sleeping code: an ended process sleeps nowhere") {
+  TEST_CASE("waiting code: an ended process sleeps nowhere") {
     pid_t ended = 0;
     {
       const Child child(sleep_in_program);
       ended = child.pid();
     }
     CHECK(sleeping_code(ended).empty());
+    CHECK(waiting_code(ended).empty());
   }
 }
 
-}  // namespace sleeping_code_test
+}  // namespace waiting_code_test

@@ -1,7 +1,7 @@
-// Determines the library in whose code a process sleeps, which distinguishes a process that retries
-// a connection in PyTorch from one that loads, computes or waits for other reasons. Inspects the
-// process without stopping it; blocks while the process holds the lock of its memory map.
-// Thread-safe.
+// Determines the library in whose code a process waits, which distinguishes a process that waits in
+// a collective or retries a connection from one that loads data or waits for other reasons.
+// Inspects the process without stopping it; blocks while the process holds the lock of its memory
+// map. Thread-safe.
 #pragma once
 
 #include "launcher/stacks/native_stack.hpp"
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <sys/types.h>
 #include <vector>
 
@@ -19,9 +20,16 @@ namespace ddprun {
 /// executable mappings.
 std::string innermost_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code);
 
-/// Returns the file in whose code the first thread of a process sleeps in nanosleep(2) or
-/// clock_nanosleep(2); empty if it does not, or if this user may not inspect the process.
+/// Returns the file whose code has made the system call in which the main thread of a process
+/// waits; empty if it does not wait, or if this user may not inspect the process.
+std::string waiting_code(pid_t pid);
+
+/// Returns the same if the system call is nanosleep(2) or clock_nanosleep(2), otherwise an empty
+/// string.
 std::string sleeping_code(pid_t pid);
+
+/// Returns true if the file is a library for collectives, such as PyTorch, NCCL or MPI.
+bool is_collective_library(std::string_view path);
 
 /// Returns the descendants of a process that sleep in PyTorch code, as between two attempts to
 /// connect to a store. Inspects at most kInspectedMax processes, nearest descendants first.
