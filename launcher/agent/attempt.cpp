@@ -42,10 +42,10 @@ constexpr auto kLongWait = Seconds(30);
 
 class Attempt::Impl {
  public:
-  Impl(const AttemptContext& context, AttemptFacts facts, FailureNotice notice)
+  Impl(const AttemptContext& context, AttemptFacts facts, Listener listener)
       : context_(context),
         facts_(std::move(facts)),
-        notice_(std::move(notice)),
+        listener_(std::move(listener)),
         retry_(context.executor, facts_.have_workers_started, warnings_to(context.events)),
         culprit_timer_(context.executor) {}
 
@@ -63,6 +63,10 @@ class Attempt::Impl {
 
   void forward(int signal) {
     if (group_ != nullptr) group_->forward(signal);
+  }
+
+  void set_others_waiting(bool are_waiting) {
+    if (hang_watch_) hang_watch_->set_others_waiting(are_waiting);
   }
 
   bool take_stacks(const std::string& reason) {
@@ -178,6 +182,7 @@ class Attempt::Impl {
     are_started_ = true;
     watch_hangs(group);
     co_await watch_workers(group);
+    if (hang_watch_) hang_watch_->stop();
     hang_watch_.reset();
     const auto swept = co_await group.sweep();
     group_ = nullptr;
@@ -351,10 +356,13 @@ class Attempt::Impl {
     for (const int rank : group.running()) {
       if (reads_terminal && has_standard_input(plan(), facts_, rank)) settings.terminal_rank = rank;
     }
-    hang_watch_.emplace(context_.executor, group, settings,
-                        [this](const HangFinding& finding, std::vector<MissingRank> ranks) {
-                          take_finding(finding, std::move(ranks));
-                        });
+    hang_watch_.emplace(
+        context_.executor, group, settings,
+        HangWatch::Listener{.on_finding =
+                                [this](const HangFinding& finding, std::vector<MissingRank> ranks) {
+                                  take_finding(finding, std::move(ranks));
+                                },
+                            .on_wait = listener_.on_wait});
   }
 
   void take_finding(const HangFinding& finding, std::vector<MissingRank> ranks) {
@@ -430,7 +438,7 @@ class Attempt::Impl {
     const auto before = std::exchange(phase_, Phase::aborted);
     if (before == Phase::aborted) return;
     if (hang_watch_) hang_watch_->stop();
-    if (notice_ && culprit != kCulpritElsewhere) notice_(reason);
+    if (listener_.on_failure && culprit != kCulpritElsewhere) listener_.on_failure(reason);
     group_->abort(culprit, reason);
     if (before == Phase::stopping) return;
     auto ranks = group_->running();
@@ -452,7 +460,7 @@ class Attempt::Impl {
 
   const AttemptContext& context_;
   AttemptFacts facts_;
-  FailureNotice notice_;
+  Listener listener_;
   StartRetry retry_;
   LimitTimer culprit_timer_;
   std::optional<HangWatch> hang_watch_;  ///< while workers run
@@ -467,8 +475,8 @@ class Attempt::Impl {
   AttemptEnd end_;
 };
 
-Attempt::Attempt(const AttemptContext& context, AttemptFacts facts, FailureNotice notice)
-    : impl_(std::make_unique<Impl>(context, std::move(facts), std::move(notice))) {}
+Attempt::Attempt(const AttemptContext& context, AttemptFacts facts, Listener listener)
+    : impl_(std::make_unique<Impl>(context, std::move(facts), std::move(listener))) {}
 
 Attempt::~Attempt() = default;
 
@@ -486,6 +494,10 @@ void Attempt::stop_gracefully(const std::string& reason) {
 
 void Attempt::forward(int signal) {
   impl_->forward(signal);
+}
+
+void Attempt::set_others_waiting(bool are_waiting) {
+  impl_->set_others_waiting(are_waiting);
 }
 
 bool Attempt::take_stacks(const std::string& reason) {

@@ -49,12 +49,17 @@ struct AttemptEnd {
 
 class Attempt {
  public:
-  /// Receives the reason when a worker has failed and the others are about to be stopped, or when a
-  /// worker crashes after it was asked to stop.
-  using FailureNotice = std::function<void(const std::string& reason)>;
+  /// Empty functions are not called.
+  struct Listener {
+    /// Receives the reason when a worker has failed and the others are about to be stopped, or when
+    /// a worker crashes after it was asked to stop.
+    std::function<void(const std::string& reason)> on_failure;
+    /// Receives changes of whether ranks of this node wait; see HangDetector::are_ranks_waiting().
+    std::function<void(bool are_waiting)> on_wait;
+  };
 
   /// `facts` lack the control page and the folders, which the attempt creates.
-  Attempt(const AttemptContext& context, AttemptFacts facts, FailureNotice notice = {});
+  Attempt(const AttemptContext& context, AttemptFacts facts, Listener listener);
   ~Attempt();
 
   /// Runs the attempt. Returns when all worker processes have ended or were given up. Call once.
@@ -64,6 +69,9 @@ class Attempt {
   // Functions that stop the workers also stop retries to start them.
 
   void forward(int signal);
+
+  /// Informs the detection of hangs that ranks of other nodes wait, or no longer do.
+  void set_others_waiting(bool are_waiting);
 
   /// Reports the stacks of all workers, which continue to run. Returns false if there are no
   /// workers.

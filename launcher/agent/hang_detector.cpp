@@ -68,8 +68,7 @@ bool is_news(const HangFinding& finding, const HangFinding& open) {
 }  // namespace
 
 bool HangDetector::needs_details() const {
-  const bool is_short = is_fixed() && settings_.timeout.time < 4 * kDetailsAfter;
-  return quiet_ >= kDetailsAfter || (is_short && (has_calls_ || quiet_ > 0ms));
+  return (is_fixed() && settings_.timeout.time < 4 * kDetailsAfter) || quiet_ >= kDetailsAfter;
 }
 
 std::optional<HangFinding> HangDetector::observe(Time now, const std::vector<WorkerSample>& workers,
@@ -80,6 +79,7 @@ std::optional<HangFinding> HangDetector::observe(Time now, const std::vector<Wor
   const bool is_traced = std::any_of(workers.begin(), workers.end(),
                                      [](const WorkerSample& worker) { return worker.is_traced; });
   if (is_traced) elapsed = 0ms;
+  others_wait_ = are_others_waiting_ ? others_wait_ + elapsed : 0ms;
   has_calls_ = has_calls_ || std::any_of(workers.begin(), workers.end(), has_called);
   note_processes(workers, elapsed);
   const bool has_progressed =
@@ -107,6 +107,7 @@ Milliseconds HangDetector::elapsed_since_last(Time now) {
   if (elapsed <= kSuspended) return std::max(elapsed, 0ms);
   histories_.clear();
   quiet_ = 0ms;
+  others_wait_ = 0ms;
   return 0ms;
 }
 
@@ -152,7 +153,8 @@ bool HangDetector::note_calls(const std::vector<WorkerSample>& workers, Millisec
     return true;
   }
   // Without waiting ranks all may compute, which only a limit set by the user forbids.
-  const bool is_waiting = std::any_of(workers.begin(), workers.end(), is_in_call);
+  const bool is_waiting =
+      are_others_waiting_ || std::any_of(workers.begin(), workers.end(), is_in_call);
   quiet_ = is_waiting || (is_fixed() && calls != 0) ? quiet_ + elapsed : 0ms;
   return false;
 }
@@ -165,7 +167,7 @@ bool HangDetector::note_shared_idle_time(const std::vector<WorkerSample>& worker
   // At least half of the ranks have been idle for as long.
   const auto median = times.begin() + (static_cast<std::ptrdiff_t>(times.size()) - 1) / 2;
   std::nth_element(times.begin(), median, times.end(), std::greater<>());
-  const Milliseconds wait = std::exchange(quiet_, *median);
+  const Milliseconds wait = std::exchange(quiet_, std::max(*median, others_wait_));
   if (quiet_ == 0ms) ++changes_;
   if (quiet_ >= wait) return false;
   end_wait(wait);
@@ -241,14 +243,15 @@ std::vector<HungRank> HangDetector::late_by_processes(
     const bool is_asleep =
         rank.condition == HangCondition::idle || rank.condition == HangCondition::terminal;
     if (!is_asleep) active.push_back(rank);
-    if (!is_collective_library(worker.waiting_code)) outside_collectives.push_back(rank);
+    all.push_back(rank);
+    if (is_collective_library(worker.waiting_code)) continue;
+    if (!worker.waiting_code.empty()) outside_collectives.push_back(rank);
     if (worker.wait_cause == WaitCause::other) with_cause.push_back(rank);
     if (worker.wait_cause == WaitCause::peer) with_peer.push_back(rank);
-    all.push_back(rank);
   }
   if (!active.empty()) return active;
-  const auto are_some = [&all](const std::vector<HungRank>& ranks) {
-    return !ranks.empty() && ranks.size() < all.size();
+  const auto are_some = [this, &all](const std::vector<HungRank>& ranks) {
+    return !ranks.empty() && (are_others_waiting_ || ranks.size() < all.size());
   };
   // By default not those that wait for a lock or a peer, as servers wait for their clients.
   if (!is_fixed()) return are_some(with_cause) ? with_cause : std::vector<HungRank>();
@@ -257,6 +260,15 @@ std::vector<HungRank> HangDetector::late_by_processes(
   }
   // The cause may be on another node.
   return settings_.other_ranks == 0 ? all : std::vector<HungRank>();
+}
+
+bool HangDetector::are_ranks_waiting(const std::vector<WorkerSample>& workers) const {
+  if (quiet_ < kDetailsAfter) return false;
+  return std::any_of(workers.begin(), workers.end(), [this](const WorkerSample& worker) {
+    if (has_calls_) return is_in_call(worker);
+    return is_collective_library(worker.waiting_code) &&
+           histories_.at(worker.rank).idle >= kDetailsAfter;
+  });
 }
 
 HangCondition HangDetector::condition_of(const WorkerSample& worker) const {

@@ -75,6 +75,13 @@ class HangDetector {
   std::optional<HangFinding> observe(Time now, const std::vector<WorkerSample>& workers,
                                      const LateRanks& late_ranks);
 
+  /// Returns true if ranks of the last sample, `workers`, have waited in collectives for some
+  /// seconds.
+  bool are_ranks_waiting(const std::vector<WorkerSample>& workers) const;
+
+  /// Takes the same for the ranks of other nodes.
+  void set_others_waiting(bool are_waiting) { are_others_waiting_ = are_waiting; }
+
   /// Returns true if the next sample should contain the details.
   bool needs_details() const;
 
@@ -116,6 +123,8 @@ class HangDetector {
   int changes_ = 0;                   ///< samples with progress
   Milliseconds quiet_{0};             ///< since the last progress
   Milliseconds longest_quiet_{0};     ///< longest wait that ended with progress
+  bool are_others_waiting_ = false;   ///< ranks of other nodes
+  Milliseconds others_wait_{0};       ///< since that is known
   std::optional<HangFinding> open_;   ///< the last finding; nullopt after its end
 };
 

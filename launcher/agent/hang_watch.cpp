@@ -34,7 +34,7 @@ std::string describe_state(HangCondition condition, const WorkerSample& worker) 
     case HangCondition::device:
       return describe(kernel_wait(worker.pid));
     case HangCondition::busy:
-      return worker.activity.calls != 0 ? "runs, but calls no collective" : "runs";
+      return worker.activity.calls != 0 ? "runs, but calls no collective" : "uses CPU time";
   }
   return {};
 }
@@ -54,8 +54,12 @@ std::vector<MissingRank> describe_ranks(const HangFinding& finding,
 }  // namespace
 
 HangWatch::HangWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
-                     const HangDetector::Settings& settings, OnFinding on_finding)
-    : group_(group), detector_(settings), on_finding_(std::move(on_finding)), timer_(executor) {
+                     const HangDetector::Settings& settings, Listener listener)
+    : group_(group),
+      detector_(settings),
+      listener_(std::move(listener)),
+      has_other_ranks_(settings.other_ranks > 0),
+      timer_(executor) {
   start_timer();
 }
 
@@ -68,8 +72,19 @@ void HangWatch::observe() {
   const auto late = [this] { return late_ranks(find_stalled_collectives(group_.flights())); };
   const auto finding = detector_.observe(RunClock::now(), workers, late);
   start_timer();
+  note_wait(detector_.are_ranks_waiting(workers));
   // Last, since the callback may stop the watch.
-  if (finding) on_finding_(*finding, describe_ranks(*finding, workers));
+  if (finding) listener_.on_finding(*finding, describe_ranks(*finding, workers));
+}
+
+void HangWatch::note_wait(bool are_waiting) {
+  if (has_other_ranks_ && std::exchange(are_waiting_, are_waiting) != are_waiting)
+    listener_.on_wait(are_waiting);
+}
+
+void HangWatch::stop() {
+  timer_.cancel();
+  note_wait(false);
 }
 
 }  // namespace ddprun

@@ -15,22 +15,32 @@ namespace ddprun {
 
 class HangWatch {
  public:
-  /// Receives a finding and a description of each of its ranks.
-  using OnFinding = std::function<void(const HangFinding&, std::vector<MissingRank>)>;
+  struct Listener {
+    /// Receives a finding and a description of each of its ranks.
+    std::function<void(const HangFinding&, std::vector<MissingRank>)> on_finding;
+    /// Receives changes of HangDetector::are_ranks_waiting(), which is false first and last. Called
+    /// only if other nodes have ranks.
+    std::function<void(bool are_waiting)> on_wait;
+  };
 
   /// Starts to watch. `group` outlives this object.
   HangWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
-            const HangDetector::Settings& settings, OnFinding on_finding);
+            const HangDetector::Settings& settings, Listener listener);
 
-  void stop() { timer_.cancel(); }
+  void stop();
+
+  void set_others_waiting(bool are_waiting) { detector_.set_others_waiting(are_waiting); }
 
  private:
   void start_timer();
   void observe();
+  void note_wait(bool are_waiting);
 
   WorkerGroup& group_;
   HangDetector detector_;
-  OnFinding on_finding_;
+  Listener listener_;
+  bool has_other_ranks_;
+  bool are_waiting_ = false;  ///< last value given to listener_.on_wait
   LimitTimer timer_;
 };
 

@@ -115,7 +115,7 @@ class Preflight::Impl {
     const AttemptContext own{context_.executor,    plan_,           folder_,
                              context_.containment, context_.router, events_};
     Attempt attempt(
-        own, {.placement = single_node_placement(plan_), .store_port = store.endpoint().port});
+        own, {.placement = single_node_placement(plan_), .store_port = store.endpoint().port}, {});
     check_ = &attempt;
     limit_.start(RunClock::now() + kPreflightLimit, [this] {
       is_over_time_ = true;

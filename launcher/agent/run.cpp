@@ -296,6 +296,10 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     }
   }
 
+  void act(const NoteOthersWait& wait) {
+    if (attempt_ != nullptr) attempt_->set_others_waiting(wait.are_waiting);
+  }
+
   void act(const ProbePeers& probing) {
     asio::co_spawn(context_.executor, probe(weak_from_this(), probing), asio::detached);
   }
@@ -402,8 +406,10 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     if (self->reserved_port_) facts.worker_store_port = self->reserved_port_->port();
     ++self->attempts_;
     self->report_round(facts);
-    Attempt attempt(self->context_, facts,
-                    [self](const std::string& reason) { self->apply(OwnWorkersFailing{reason}); });
+    Attempt attempt(
+        self->context_, facts,
+        {.on_failure = [self](const auto& reason) { self->apply(OwnWorkersFailing{reason}); },
+         .on_wait = [self](bool are_waiting) { self->apply(OwnRanksWait{are_waiting}); }});
     std::optional<RunningAttempt> running(std::in_place, *self, attempt);
     if (self->store_use_) self->store_use_->start_attempt();
     AttemptEnd end = co_await attempt.run();

@@ -58,7 +58,7 @@ WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, b
   sample.run_time = run_time_with_descendants(own);
   const auto wait = kernel_wait(pid);
   sample.wait_cause = wait.cause;
-  if (sample.activity.calls == 0) sample.waiting_code = waiting_code(pid);
+  if (sample.activity.calls == 0 && sample.state == 'S') sample.waiting_code = waiting_code(pid);
   if (sample.state == 'S' && wait.state == 'D') sample.state = 'D';
   return sample;
 }

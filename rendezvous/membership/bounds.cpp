@@ -56,6 +56,7 @@ void bound(Join&) {}
 void bound(Heartbeat&) {}
 /// A message with too many indices is malformed.
 void bound(Probed&) {}
+void bound(RanksWait&) {}
 
 }  // namespace
 

@@ -45,6 +45,8 @@ auto fields(M& m) {
     return std::tie(m.number, m.timeout, m.peers);
   } else if constexpr (is<Probed>(static_cast<M*>(nullptr))) {
     return std::tie(m.number, m.unreachable);
+  } else if constexpr (is<RanksWait>(static_cast<M*>(nullptr))) {
+    return std::tie(m.round, m.are_waiting);
   } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.exit);
   } else if constexpr (is<WorkerExited>(static_cast<M*>(nullptr))) {
@@ -151,6 +153,9 @@ bool is_sound(const Any&) {
 }
 bool is_sound(const Leave& leave) {
   return leave.signal >= 0 && leave.signal <= kSignalMax;
+}
+bool is_sound(const RanksWait& wait) {
+  return wait.round >= 0;
 }
 bool is_sound(const StopWorkers& stop) {
   return stop.signal >= 0 && stop.signal <= kSignalMax;

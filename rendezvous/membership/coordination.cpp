@@ -240,6 +240,12 @@ void Coordination::on_message(NodeId id, const Probed& probed) {
   reach_.note(id, probed);
 }
 
+void Coordination::on_message(NodeId id, const RanksWait& wait) {
+  if (!is_in<Running>() || wait.round != progress_.round()) return;
+  for (const auto& [other, do_others_wait] : roster_.note_wait(id, wait.are_waiting))
+    send(other, RanksWait{wait.round, do_others_wait});
+}
+
 void Coordination::lose(NodeId id, const std::string& reason) {
   const auto member = roster_.remove(id);
   if (!member) return;

@@ -21,7 +21,7 @@
 namespace ddprun::membership {
 
 /// Version of these messages. Agents with different versions cannot communicate.
-inline constexpr std::uint32_t kProtocolVersion = 10;
+inline constexpr std::uint32_t kProtocolVersion = 11;
 
 /// Maximum round number and restart count that is accepted from a node.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -173,7 +173,17 @@ struct Probed {
   bool operator==(const Probed&) const = default;
 };
 
-using NodeMessage = std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, Leave, Probed>;
+/// Whether ranks of the node have waited in collectives for some seconds, sent when that changes.
+/// The coordinator sends it to the other nodes of the round: whether ranks of any other node wait.
+struct RanksWait {
+  int round = 0;
+  bool are_waiting = false;
+
+  bool operator==(const RanksWait&) const = default;
+};
+
+using NodeMessage =
+    std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, Leave, Probed, RanksWait>;
 
 // From the coordinator to an agent.
 
@@ -294,6 +304,6 @@ struct Probe {
 };
 
 using CoordinatorMessage = std::variant<Welcome, Refused, HeartbeatAnswer, Waiting, RoundFormed,
-                                        StopWorkers, Finish, Probe, NextRound>;
+                                        StopWorkers, Finish, Probe, NextRound, RanksWait>;
 
 }  // namespace ddprun::membership

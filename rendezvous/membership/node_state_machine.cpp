@@ -294,6 +294,11 @@ void NodeStateMachine::on_message(const Probe& probe) {
   actions_.emplace_back(ProbePeers{++probe_serial_, probe});
 }
 
+void NodeStateMachine::on_message(const RanksWait& wait) {
+  if (has_workers_ && is_of_this_connection_ && wait.round == join_.last_round)
+    actions_.emplace_back(NoteOthersWait{wait.are_waiting});
+}
+
 void NodeStateMachine::on_event(const PeersProbed& probed) {
   --probes_under_way_;
   if (!probe_number_ || probed.serial != probe_serial_) return;
@@ -302,6 +307,10 @@ void NodeStateMachine::on_event(const PeersProbed& probed) {
 
 void NodeStateMachine::on_event(const OwnWorkersFailing& failing) {
   if (is_of_this_connection_) send(WorkersFailing{join_.last_round, failing.reason, were_asked_});
+}
+
+void NodeStateMachine::on_event(const OwnRanksWait& wait) {
+  if (is_of_this_connection_) send(RanksWait{join_.last_round, wait.are_waiting});
 }
 
 void NodeStateMachine::on_event(const OwnWorkersEnded& ended) {

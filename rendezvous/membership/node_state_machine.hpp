@@ -61,6 +61,10 @@ struct OwnWorkersEnded {
   std::optional<std::string> still_running{};
   std::optional<std::string> no_restart{};  ///< see WorkersEnded
 };
+/// Ranks of this node have begun or ended to wait in collectives; see RanksWait.
+struct OwnRanksWait {
+  bool are_waiting = false;
+};
 /// The operator asked this node to leave; its workers are being stopped.
 struct AskedToLeave {
   std::string reason;  ///< "was asked to stop by SIGTERM"
@@ -72,9 +76,9 @@ struct PeersProbed {
   std::vector<std::uint32_t> unreachable{};  ///< see Probed
 };
 struct NodeTimePassed {};
-using NodeEvent =
-    std::variant<Connected, TermRenewed, ConnectionLost, MessageReceived, JoinRejected,
-                 OwnWorkersFailing, OwnWorkersEnded, AskedToLeave, PeersProbed, NodeTimePassed>;
+using NodeEvent = std::variant<Connected, TermRenewed, ConnectionLost, MessageReceived,
+                               JoinRejected, OwnWorkersFailing, OwnWorkersEnded, OwnRanksWait,
+                               AskedToLeave, PeersProbed, NodeTimePassed>;
 
 // Actions, to be performed in order.
 
@@ -94,6 +98,10 @@ struct EndWorkers {
   std::string reason;
   bool at_once = false;     ///< kill with SIGKILL
   bool is_orderly = false;  ///< stop as on the operator's request
+};
+/// Ranks of other nodes have begun or ended to wait in collectives.
+struct NoteOthersWait {
+  bool are_waiting = false;
 };
 /// Followed by PeersProbed.
 struct ProbePeers {
@@ -120,8 +128,8 @@ struct Resign {};
 struct EndRun {
   RunOutcome outcome;
 };
-using NodeAction = std::variant<Connect, Disconnect, Send, StartWorkers, EndWorkers, ProbePeers,
-                                GuardUntil, Announce, AnnounceRound, Resign, EndRun>;
+using NodeAction = std::variant<Connect, Disconnect, Send, StartWorkers, EndWorkers, NoteOthersWait,
+                                ProbePeers, GuardUntil, Announce, AnnounceRound, Resign, EndRun>;
 
 class NodeStateMachine {
  public:
@@ -152,6 +160,7 @@ class NodeStateMachine {
   void on_message(const membership::StopWorkers& stop);
   void on_message(const Finish& finish);
   void on_message(const Probe& probe);
+  void on_message(const RanksWait& wait);
 
   void on_event(const Connected& connected);
   void on_event(const TermRenewed& renewed);
@@ -160,6 +169,7 @@ class NodeStateMachine {
   void on_event(const JoinRejected& rejected);
   void on_event(const OwnWorkersFailing& failing);
   void on_event(const OwnWorkersEnded& ended);
+  void on_event(const OwnRanksWait& wait);
   void on_event(const AskedToLeave& leave);
   void on_event(const PeersProbed& probed);
   void on_event(const NodeTimePassed&);

@@ -153,8 +153,28 @@ std::vector<NodeId> Roster::form_round(const std::vector<NodeId>& nodes, std::si
     Member& member = members_.at(id);
     member.workers = Workers::running;
     member.node_rank = rank++;
+    member.is_waiting = false;
+    member.knows_wait = false;
   }
   return ordered;
+}
+
+std::vector<std::pair<NodeId, bool>> Roster::note_wait(NodeId id, bool are_waiting) {
+  const auto sender = members_.find(id);
+  if (sender == members_.end() || sender->second.workers != Workers::running) return {};
+  sender->second.is_waiting = are_waiting;
+  int waiting = 0;
+  for (const auto& [other, member] : members_) {
+    if (member.workers == Workers::running && member.is_waiting) ++waiting;
+  }
+  std::vector<std::pair<NodeId, bool>> changes;
+  for (auto& [other, member] : members_) {
+    if (member.workers != Workers::running) continue;
+    const bool do_others_wait = waiting > (member.is_waiting ? 1 : 0);
+    if (std::exchange(member.knows_wait, do_others_wait) != do_others_wait)
+      changes.emplace_back(other, do_others_wait);
+  }
+  return changes;
 }
 
 void Roster::end_round(Time first_notice) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun::membership {
@@ -26,9 +27,11 @@ class Roster {
     Time lease_end;
     Workers workers = Workers::none;
     bool is_leaving = false;
-    int node_rank = -1;  ///< in the latest round
-    Time next_notice{};  ///< when to send the next notice, while there is no round
-    Time came{};         ///< when it joined, or was last excluded from a round for a cut
+    int node_rank = -1;       ///< in the latest round
+    Time next_notice{};       ///< when to send the next notice, while there is no round
+    bool is_waiting = false;  ///< ranks of this node wait; see RanksWait
+    bool knows_wait = false;  ///< was notified that ranks of other nodes wait
+    Time came{};              ///< when it joined, or was last excluded from a round for a cut
     std::optional<Time> held_back_until{};  ///< excluded from rounds that are possible without it
   };
 
@@ -86,6 +89,10 @@ class Roster {
   /// Assigns ranks of a new round to at most `nodes_max` of these nodes and marks their workers as
   /// running. Returns them by node rank; the others are spares.
   std::vector<NodeId> form_round(const std::vector<NodeId>& nodes, std::size_t nodes_max);
+
+  /// Records whether ranks of a node of the round wait. Returns the nodes of the round that must be
+  /// notified of a change: whether ranks of any other node wait.
+  std::vector<std::pair<NodeId, bool>> note_wait(NodeId id, bool are_waiting);
 
   /// Marks the round's workers as ended on all nodes; each node's next notice is due at
   /// `first_notice`.

@@ -3,10 +3,11 @@ import json
 import pathlib
 
 import harness
+from free_port import FreePort
 
 PROGRAM = pathlib.Path(__file__).parent / "hang_kinds.py"
 TIMEOUT = 8  # seconds; longer than one rank needs to start beside the other
-STATES = {"compute_forever": "runs",
+STATES = {"compute_forever": "uses CPU time",
           "wait_for_lock": "does not run, waits in futex, called by ",
           "read_fifo": "does not run, waits in openat, called by ",
           "hold_interpreter": "does not run, waits in pause, called by ",
@@ -27,6 +28,24 @@ class HungRanks(harness.RunTest):
                 self.assertEqual([rank["rank"] for rank in hang["ranks"]], [1])
                 self.assertTrue(hang["ranks"][0]["doing"].startswith(state), hang)
                 self.assertEqual(hang["action"], "restart")
+
+    def test_the_only_rank_of_a_node_is_named_when_the_rank_of_another_node_waits(self):
+        port = FreePort()
+        self.addCleanup(port.close)
+        runs = [self.start("--nnodes=2", "--security=open", f"--node_rank={rank}",
+                           "--master_addr=127.0.0.1", f"--master_port={port.number}",
+                           "--nproc_per_node=1",
+                           "--max_restarts=2", f"--hang_timeout={TIMEOUT}", "--stacks=never",
+                           PROGRAM, "compute_forever", "read_fifo",
+                           environment={"GLOO_SOCKET_IFNAME": "lo"})
+                for rank in (0, 1)]
+        for run in runs:
+            self.finish(run)
+            self.assertEqual(run.code, 0, run.stderr)
+            self.assertRegex(run.stderr, r"hung: uses CPU time on node \S+; restart 1 of 2\n")
+            self.assertRegex(run.stderr, r"hung: does not run, waits in openat, .*; restart 2 of")
+        for state in STATES["compute_forever"], STATES["read_fifo"]:
+            self.assertRegex(runs[1].stderr, rf"rank 1 hangs \(no progress for \S+ s\): {state}")
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ TEST_SUITE("hangs") {
     CAPTURE(result.output);
     CHECK(result.exit_code == 0);
     CHECK(contains(result.output, "rank 1 hangs (no progress for "));
-    CHECK(contains(result.output, "s): runs; restarting the workers"));
+    CHECK(contains(result.output, "s): uses CPU time; restarting the workers"));
   }
 
   TEST_CASE("hangs: ranks of any program that all sleep are restarted") {

@@ -63,7 +63,7 @@ class SimulatedCuts : public SimulatedElections {
 
   bool is_pair_cut(int a, int b) const { return cuts_.contains({a, b}) || cuts_.contains({b, a}); }
 
-  /// Workers of a round need connections between all of its nodes.
+  /// Workers of a round need connections between all nodes whose workers have not succeeded.
   void meet_peers(int index, int life) override {
     if (!has_cuts_) return;
     for (int peer = 0; peer < static_cast<int>(nodes_.size()); ++peer) {
@@ -108,9 +108,9 @@ class SimulatedCuts : public SimulatedElections {
     const Node& first = nodes_[static_cast<std::size_t>(a)];
     const Node& second = nodes_[static_cast<std::size_t>(b)];
     const auto& names = first.round.nodes;
-    return first.has_workers && std::any_of(names.begin(), names.end(), [&](const auto& place) {
-             return place.name == second.name;
-           });
+    return first.has_workers && second.has_workers &&
+           std::any_of(names.begin(), names.end(),
+                       [&](const auto& place) { return place.name == second.name; });
   }
 
   void check_pair(int a, int b) {

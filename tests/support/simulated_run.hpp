@@ -264,6 +264,22 @@ class SimulatedRun : protected SimulatedState {
     if (is_left_out) note("a node is left out");
   }
 
+  void act(int index, const NoteOthersWait& wait) {
+    Node& node = nodes_[static_cast<std::size_t>(index)];
+    check(std::exchange(node.do_others_wait, wait.are_waiting) != wait.are_waiting,
+          node.name + " is notified of changes only");
+  }
+
+  /// Ranks of the node wait for others for some time, several times.
+  void plan_wait(int index, int life, bool are_waiting) {
+    after(any(10, 5000), [=, this] {
+      const Node& node = nodes_[static_cast<std::size_t>(index)];
+      if (!node.has_workers || node.life != life) return;
+      to_node(index, node.agent, OwnRanksWait{are_waiting});
+      plan_wait(index, life, !are_waiting);
+    });
+  }
+
   void act(int index, const ProbePeers& probing) {
     const int agent = nodes_[static_cast<std::size_t>(index)].agent;
     const auto unreachable = unreachable_from(index, probing.probe);
@@ -328,6 +344,7 @@ class SimulatedRun : protected SimulatedState {
     check(!node.has_leftover, node.name + " starts workers beside what others have left");
     node.has_workers = true;
     node.are_ending = false;
+    node.do_others_wait = false;
     node.round = start.round;
     node.incarnation = incarnation_;
     const int life = ++node.life;
@@ -335,6 +352,7 @@ class SimulatedRun : protected SimulatedState {
          std::to_string(start.round.node_rank) + " of " + std::to_string(start.round.nodes.size()));
     check_round(index);
     meet_peers(index, life);
+    plan_wait(index, life, true);
     const bool fails = is_faulty_ && chance(failure_percent_);
     after(fails ? any(10, 20'000) : any(5000, 30'000), [this, index, life, fails] {
       const Node& later = nodes_[static_cast<std::size_t>(index)];

@@ -106,6 +106,37 @@ TEST_SUITE("coordination") {
     CHECK(outcome.reason == "a worker of node2 failed; --max_restarts is 0");
   }
 
+  TEST_CASE("coordination: nodes are notified once when ranks of others begin or end to wait") {
+    Talk talk(settings(3, 3));
+    for (const NodeId node : {1, 2, 3}) talk.join(node, "node" + std::to_string(node), 0);
+    const auto notices = [&talk](NodeId node) { return talk.told<RanksWait>(node); };
+    using Notices = std::vector<RanksWait>;
+    talk.send(1, RanksWait{0, true}, 2100);
+    CHECK(notices(1).empty());
+    CHECK(notices(2) == Notices{{0, true}});
+    CHECK(notices(3) == Notices{{0, true}});
+    talk.send(2, RanksWait{0, true}, 2200);
+    CHECK(notices(1) == Notices{{0, true}});
+    CHECK(notices(2).empty());
+    CHECK(notices(3).empty());
+    talk.send(1, RanksWait{0, false}, 2300);
+    CHECK(notices(1).empty());
+    CHECK(notices(2) == Notices{{0, false}});
+    talk.send(2, RanksWait{0, false}, 2400);
+    CHECK(notices(1) == Notices{{0, false}});
+    CHECK(notices(2).empty());
+    CHECK(notices(3) == Notices{{0, false}});
+  }
+
+  TEST_CASE("coordination: waits of an older round or of ended workers are ignored") {
+    auto talk = two_running(settings(2, 2, 3));
+    talk.send(1, RanksWait{1, true}, 2100);
+    CHECK(talk.told<RanksWait>(2).empty());
+    talk.send(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2200);
+    talk.send(1, RanksWait{0, true}, 2300);
+    CHECK(talk.told<RanksWait>(2).empty());
+  }
+
   TEST_CASE("coordination: failures that blame a peer come last") {
     auto talk = two_running(settings(2, 2));
     talk.send(1, WorkersEnded{.round = 0, .failures = {failure("node1", true)}}, 2600);

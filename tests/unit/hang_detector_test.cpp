@@ -88,6 +88,9 @@ class Node {
 
   void jump(std::chrono::seconds time) { now_ += time; }
 
+  void set_others_waiting(bool are_waiting) { detector_.set_others_waiting(are_waiting); }
+  bool are_ranks_waiting() const { return detector_.are_ranks_waiting(workers); }
+
   std::vector<WorkerSample> workers;
   std::vector<int> late;
 
@@ -402,6 +405,68 @@ TEST_SUITE("hang detector") {
     sleep_in(node, "ll");
     node.workers[0].state = 'T';
     CHECK(node.pass(100s) == "certain 0:stopped after 10 s");
+  }
+
+  TEST_CASE("hang detector: the only rank of a node is late while ranks of other nodes wait") {
+    struct Row {
+      HangTimeout timeout;
+      const char* waits;
+      const char* found;
+    };
+    for (const auto& row : {Row{fixed(10s), " ", "certain 0:busy after 10 s"},
+                            Row{fixed(10s), "o", "certain 0:idle after 10 s"},
+                            Row{fixed(10s), "l", "certain 0:idle after 10 s"},
+                            Row{fixed(10s), "c", "suspected after 10 s"},
+                            Row{kAuto, " ", "suspected 0:busy after 300 s"},
+                            Row{kAuto, "o", "suspected 0:idle after 30 s"}, Row{kAuto, "l", ""},
+                            Row{kAuto, "c", ""}}) {
+      CAPTURE(row.waits);
+      Node node = node_without_calls(row.timeout, 1, 1);
+      CHECK(node.pass(100s) == "");
+      node.set_others_waiting(true);
+      sleep_in(node, row.waits);
+      CHECK(node.pass(1000s) == row.found);
+    }
+  }
+
+  TEST_CASE("hang detector: the only rank of a node may run as long as no other node waits") {
+    Node node = node_without_calls(fixed(10s), 1, 1);
+    std::string found;
+    for (int i = 0; i < 100; ++i) {
+      node.set_others_waiting(i % 2 == 0);
+      found += node.pass(9s);
+    }
+    CHECK(found == "");
+  }
+
+  TEST_CASE("hang detector: a rank that calls no collective is late while other nodes wait") {
+    Node node(kAuto, 1, 1);
+    for (int i = 0; i < 30; ++i) {
+      node.workers[0].activity.calls += 2;
+      CHECK(node.pass(1s) == "");
+    }
+    CHECK(node.pass(1000s) == "");
+    node.set_others_waiting(true);
+    CHECK(node.pass(1000s) == "suspected 0:idle after 30 s");
+  }
+
+  TEST_CASE("hang detector: ranks wait after 3 s in a collective") {
+    Node native(kAuto);
+    native.step(30);
+    CHECK(native.pass(2s) == "");
+    CHECK_FALSE(native.are_ranks_waiting());
+    CHECK(native.pass(1s) == "");
+    CHECK(native.are_ranks_waiting());
+    native.step();
+    CHECK_FALSE(native.are_ranks_waiting());
+    for (const char* waits : {"cc", "ll", "oo", " c"}) {
+      CAPTURE(waits);
+      Node node = node_without_calls(kAuto, 2);
+      CHECK(node.pass(10s) == "");
+      sleep_in(node, waits);
+      CHECK(node.pass(3s) == "");
+      CHECK(node.are_ranks_waiting() == (waits[1] == 'c'));
+    }
   }
 
   TEST_CASE("hang detector: by default programs without calls have a minute to start") {

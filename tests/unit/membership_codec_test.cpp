@@ -85,6 +85,7 @@ const std::vector<NodeMessage> kFromNodes = {
         .round = 3, .not_started = "x", .failures = {kFailure, kFailure}, .flights = {kFlights}},
     Leave{"was asked to stop", 15},
     Probed{7, {0, 3}},
+    RanksWait{3, true},
 };
 
 const std::vector<CoordinatorMessage> kFromCoordinator = {
@@ -93,6 +94,7 @@ const std::vector<CoordinatorMessage> kFromCoordinator = {
     HeartbeatAnswer{78},
     Waiting{"1 node"},
     Waiting{"a cannot reach b", true},
+    RanksWait{3, false},
     Probe{.number = 7,
           .timeout = std::chrono::milliseconds(2000),
           .peers = {{"10.0.0.1", 40'000}, {}}},

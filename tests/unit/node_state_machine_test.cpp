@@ -80,6 +80,20 @@ TEST_SUITE("node state machine") {
     CHECK(std::get<Join>(says[0].message).since_round == 1s);
   }
 
+  TEST_CASE("node: waits of its ranks are sent, and waits of others noted, in the current round") {
+    auto part = running();
+    const auto says = of<Send>(part.apply(OwnRanksWait{true}, at(100)));
+    REQUIRE(says.size() == 1);
+    CHECK(std::get<RanksWait>(says[0].message) == RanksWait{kRound.round, true});
+    const auto noted =
+        of<NoteOthersWait>(part.apply(MessageReceived{RanksWait{kRound.round, true}}, at(110)));
+    REQUIRE(noted.size() == 1);
+    CHECK(noted[0].are_waiting);
+    CHECK(part.apply(MessageReceived{RanksWait{kRound.round + 1, true}}, at(120)).empty());
+    part.apply(OwnWorkersEnded{.have_succeeded = true}, at(130));
+    CHECK(part.apply(MessageReceived{RanksWait{kRound.round, true}}, at(140)).empty());
+  }
+
   TEST_CASE("node: a refused connection is retried until the join timeout") {
     Settings settings;
     settings.join_timeout = 10s;
