@@ -34,8 +34,8 @@ std::string with_underscores(std::string argument) {
 std::size_t help_columns() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
-    const char* said = std::getenv("COLUMNS");
-    const int columns = said == nullptr ? 0 : std::atoi(said);
+    const char* value = std::getenv("COLUMNS");
+    const int columns = value == nullptr ? 0 : std::atoi(value);
     return columns <= 0
                ? kHelpColumns
                : std::clamp(static_cast<std::size_t>(columns), kHelpColumnsMin, kHelpColumns);

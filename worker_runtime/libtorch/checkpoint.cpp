@@ -154,10 +154,11 @@ void put_module(Checkpoint& checkpoint, const std::string& section,
 void get_module(const Checkpoint& checkpoint, const std::string& section,
                 ::torch::nn::Module& module) {
   auto archive = get_archive(checkpoint, section);
-  in_words(section, kSomethingElse, [&] { require_fitting(section, values_of(archive), module); });
+  convert_errors(section, kSomethingElse,
+                 [&] { require_fitting(section, values_of(archive), module); });
   auto places = places_of(module);
   try {
-    in_words(section, kSomethingElse, [&] { module.load(archive); });
+    convert_errors(section, kSomethingElse, [&] { module.load(archive); });
     // A load() of the module may have replaced tensors.
     for (const auto& [named, before, accumulator] : places)
       require_alike(section, {named.name, before}, named.tensor);

@@ -268,9 +268,9 @@ void ModuleReducer::Impl::put_into_bucket(Watched& watched) const {
 void ModuleReducer::Impl::end_backward() {
   const std::lock_guard lock(mutex_);
   const at::NoGradGuard no_graph;
-  const bool is_told_by_reducer = !is_synchronising_ || options_.static_graph;
-  if (!is_told_by_reducer && options_.find_unused_parameters) settle_unused();
-  if (!is_told_by_reducer && !options_.find_unused_parameters) require_all_gradients();
+  const bool is_handled_by_reducer = !is_synchronising_ || options_.static_graph;
+  if (!is_handled_by_reducer && options_.find_unused_parameters) settle_unused();
+  if (!is_handled_by_reducer && !options_.find_unused_parameters) require_all_gradients();
   as_ddp([&] {
     if (is_on_device_) {
       reducer_.finish(group_.stream());
@@ -367,9 +367,9 @@ const GradientReducer& ModuleReducer::reducer() const {
 }
 
 ProcessGroup init(const GroupOptions& options) {
-  GroupOptions told = options;
-  if (!told.log) {
-    told.log = [](LogLevel level, std::string_view line) {
+  GroupOptions with_log = options;
+  if (!with_log.log) {
+    with_log.log = [](LogLevel level, std::string_view line) {
       if (level < LogLevel::info) return;
       const char* const name = level == LogLevel::info   ? "info"
                                : level == LogLevel::warn ? "warning"
@@ -377,7 +377,7 @@ ProcessGroup init(const GroupOptions& options) {
       std::fprintf(stderr, "%s: %.*s\n", name, static_cast<int>(line.size()), line.data());
     };
   }
-  return ProcessGroup::create(from_process_environment(), told);
+  return ProcessGroup::create(from_process_environment(), with_log);
 }
 
 }  // namespace ddprun::torch

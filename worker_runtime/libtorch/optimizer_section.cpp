@@ -51,9 +51,9 @@ template <typename States>
 auto state_of(const States& states, const at::Tensor& parameter) {
   void* const address = parameter.unsafeGetTensorImpl();
   if constexpr (std::is_same_v<typename States::key_type, std::string>) {
-    std::ostringstream words;
-    words << address;
-    return states.find(words.str());
+    std::ostringstream key;
+    key << address;
+    return states.find(key.str());
   } else {
     return states.find(address);
   }
@@ -113,10 +113,10 @@ std::size_t read_size(InputArchive& archive, const std::string& key) {
   return static_cast<std::size_t>(size.item<std::int64_t>());
 }
 
-std::string join(std::vector<std::string> words) {
-  std::sort(words.begin(), words.end());
+std::string join(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
   std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
 }
 
@@ -285,7 +285,7 @@ void put_optimizer(Checkpoint& checkpoint, const std::string& section, const Opt
 
 void get_optimizer(const Checkpoint& checkpoint, const std::string& section, Optimizer& optimizer) {
   auto archive = get_archive(checkpoint, section);
-  in_words(section, kSomethingElse, [&] {
+  convert_errors(section, kSomethingElse, [&] {
     OptimizerCheck(section, optimizer).require_fitting(archive);
     // The state of other kinds is unknown.
     if (kind_of(optimizer) == nullptr) return optimizer.load(archive);

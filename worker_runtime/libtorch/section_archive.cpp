@@ -16,7 +16,7 @@ void refuse_section(const std::string& section, const std::string& reason) {
 void put_archive(Checkpoint& checkpoint, const std::string& section,
                  const std::function<void(OutputArchive&)>& write) {
   std::vector<std::byte> bytes;
-  in_words(section, "cannot be written", [&] {
+  convert_errors(section, "cannot be written", [&] {
     OutputArchive archive;
     write(archive);
     archive.save_to([&](const void* data, std::size_t size) {
@@ -32,7 +32,7 @@ InputArchive get_archive(const Checkpoint& checkpoint, const std::string& sectio
   const auto found = checkpoint.sections.find(section);
   if (found == checkpoint.sections.end()) refuse_section(section, "is missing");
   const auto& bytes = found->second;
-  return in_words(section, "is not LibTorch's", [&] {
+  return convert_errors(section, "is not LibTorch's", [&] {
     InputArchive archive;
     archive.load_from(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     return archive;

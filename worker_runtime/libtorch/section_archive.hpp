@@ -20,7 +20,7 @@ namespace ddprun::torch {
 /// Returns the result of `call`. Converts exceptions of LibTorch and the standard library to
 /// Error{Errc::usage} with the section, `reason` and the message.
 template <typename Call>
-auto in_words(const std::string& section, const std::string& reason, const Call& call) {
+auto convert_errors(const std::string& section, const std::string& reason, const Call& call) {
   try {
     return call();
   } catch (const Error&) {

@@ -72,8 +72,8 @@ class Check {
     const auto all = share(host_, own);
     if (is_any(share(host_, exam_.is_shared ? 1 : 0))) return;
     const auto slow = slow_ranks(all, "it " + what, unit);
-    auto& words = slow[static_cast<std::size_t>(host_.rank())];
-    add(exam_.device.kind == Device::Kind::cpu ? report().remark : report().problem, words);
+    auto& message = slow[static_cast<std::size_t>(host_.rank())];
+    add(exam_.device.kind == Device::Kind::cpu ? report().remark : report().problem, message);
   }
 
   void exchange() {

@@ -64,8 +64,8 @@ Digest derive(const Digest& key, const std::string& purpose) {
   return hmac_sha256(bytes_of(key), purpose);
 }
 
-std::string proof_of(const std::string& said, int rank, const Digest& key) {
-  return hexadecimal(bytes_of(derive(key, "rank " + std::to_string(rank) + " is at " + said)));
+std::string proof_of(const std::string& encoded, int rank, const Digest& key) {
+  return hexadecimal(bytes_of(derive(key, "rank " + std::to_string(rank) + " is at " + encoded)));
 }
 
 }  // namespace
@@ -80,19 +80,19 @@ std::string encode(const Presence& presence, int rank, const Digest& key) {
 
 Presence decode_presence(const std::string& text, int rank, const Digest& key) {
   const auto space = std::min(text.find(' '), text.size());
-  const std::string said = text.substr(std::min(space + 1, text.size()));
-  if (!are_equal(text.substr(0, space), proof_of(said, rank, key))) {
+  const std::string encoded = text.substr(std::min(space + 1, text.size()));
+  if (!are_equal(text.substr(0, space), proof_of(encoded, rank, key))) {
     throw Error(Errc::protocol, "process group: the address of rank " + std::to_string(rank) +
                                     " in the store is not from a worker of this run: another "
                                     "client of the store has changed it");
   }
-  std::istringstream stream(said);
+  std::istringstream stream(encoded);
   Presence presence;
   stream >> presence.node >> presence.local_world_size >> presence.address.port >>
       presence.message_port;
   const bool has_ports = presence.address.port != 0 && presence.message_port != 0;
   if (!stream || presence.local_world_size < 1 || !has_ports)
-    throw Error(Errc::protocol, "process group: \"" + said + "\" has no address of a worker");
+    throw Error(Errc::protocol, "process group: \"" + encoded + "\" has no address of a worker");
   for (std::string address; stream >> address;) presence.address.addresses.push_back(address);
   return presence;
 }

@@ -78,12 +78,12 @@ void Sync::release_life() noexcept {
 }
 
 void Sync::publish_cores() const {
-  auto& told = region_.line(rank_).cores;
+  auto& published = region_.line(rank_).cores;
   cpu_set_t cores;
-  static_assert(sizeof cores <= sizeof told);
+  static_assert(sizeof cores <= sizeof published);
   // Machines with more cores than the set holds have enough cores for any group.
-  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return told.fill(~std::uint64_t{0});
-  std::memcpy(told.data(), &cores, sizeof cores);
+  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return published.fill(~std::uint64_t{0});
+  std::memcpy(published.data(), &cores, sizeof cores);
 }
 
 void Sync::read_cores() {
