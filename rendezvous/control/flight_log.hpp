@@ -12,8 +12,8 @@
 
 namespace ddprun::control {
 
-inline constexpr std::size_t kFlightWordsMax = 32;
-inline constexpr std::size_t kFlightWordBytes = 16;
+inline constexpr std::size_t kFlightNamesMax = 32;
+inline constexpr std::size_t kFlightNameBytes = 16;
 inline constexpr std::size_t kFlightPage = 4096;  // unused pages use no memory
 
 /// Values of FlightEntry::state in addition to FlightState.
@@ -44,11 +44,11 @@ struct alignas(kFlightPage) FlightLog {
   std::atomic<std::uint64_t> collectives;
   std::atomic<std::int32_t> rank;
   std::atomic<std::int32_t> size;
-  std::atomic<std::uint32_t> first_type;  ///< index in the words
+  std::atomic<std::uint32_t> first_type;  ///< index in the names
   std::atomic<std::uint32_t> first_reduction;
   std::atomic<std::uint32_t> members_listed;
   std::array<char, kGroupNameBytesMax + 1> name;
-  std::array<std::array<char, kFlightWordBytes>, kFlightWordsMax> words;
+  std::array<std::array<char, kFlightNameBytes>, kFlightNamesMax> names;
   std::array<std::int32_t, kGroupMembersMax> members;
   std::array<FlightEntry, kFlightsMax> entries;
 

@@ -51,15 +51,15 @@ FlightLog* take_log(FlightArea& area) {
 }
 
 /// Returns the number of the first of them.
-std::uint32_t put_words(FlightLog& log, std::size_t& next, std::span<const char* const> words) {
+std::uint32_t put_names(FlightLog& log, std::size_t& next, std::span<const char* const> names) {
   const auto first = static_cast<std::uint32_t>(next);
-  for (const char* word : words) {
-    if (next < kFlightWordsMax) copy_text(log.words[next++], word);
+  for (const char* name : names) {
+    if (next < kFlightNamesMax) copy_text(log.names[next++], name);
   }
   return first;
 }
 
-void describe(FlightLog& log, const FlightGroup& group, const FlightWords& words) {
+void describe(FlightLog& log, const FlightGroup& group, const FlightNames& names) {
   constexpr auto after = std::memory_order_release;  // the count of descriptions
   log.described.fetch_add(1);
   for (auto& entry : log.entries) entry.stamp.store(0, std::memory_order_relaxed);
@@ -72,9 +72,9 @@ void describe(FlightLog& log, const FlightGroup& group, const FlightWords& words
   log.members_listed.store(static_cast<std::uint32_t>(listed), after);
   std::copy_n(group.members.begin(), listed, log.members.begin());
   std::size_t next = 0;
-  put_words(log, next, words.calls);
-  log.first_type.store(put_words(log, next, words.types), after);
-  log.first_reduction.store(put_words(log, next, words.reductions), after);
+  put_names(log, next, names.calls);
+  log.first_type.store(put_names(log, next, names.types), after);
+  log.first_reduction.store(put_names(log, next, names.reductions), after);
   log.state.store(static_cast<std::uint32_t>(GroupState::meeting), std::memory_order_release);
 }
 
@@ -86,14 +86,14 @@ std::size_t flight_area_bytes() noexcept {
 
 std::optional<FlightRecorder> FlightRecorder::begin(ControlPage page, int local_rank,
                                                     const FlightGroup& group,
-                                                    const FlightWords& words) {
+                                                    const FlightNames& names) {
   FlightArea& area = FlightArea::of(page, local_rank);
   FlightLog* const log = take_log(area);
   if (log == nullptr) {
     area.unrecorded_groups.fetch_add(1);
     return std::nullopt;
   }
-  describe(*log, group, words);
+  describe(*log, group, names);
   log->use.store(FlightLog::taken, std::memory_order_release);
   // It may wait for a worker that has ended, which only the agent can know.
   page.wake();

@@ -32,7 +32,7 @@ inline constexpr std::size_t kGroupNameBytesMax = 95;
 inline constexpr std::size_t kGroupMembersMax = 256;
 
 /// Names of the numbers in a FlightCall, by number. At most 15 bytes each, 32 names in all.
-struct FlightWords {
+struct FlightNames {
   std::span<const char* const> calls;
   std::span<const char* const> types;
   std::span<const char* const> reductions;
@@ -70,7 +70,7 @@ class FlightRecorder {
   /// Starts to record `group` for the worker in slot `local_rank` of the page. Returns nullopt if
   /// there is no free log.
   static std::optional<FlightRecorder> begin(ControlPage page, int local_rank,
-                                             const FlightGroup& group, const FlightWords& words);
+                                             const FlightGroup& group, const FlightNames& names);
 
   FlightRecorder(FlightRecorder&& other) noexcept;
   FlightRecorder& operator=(FlightRecorder&& other) noexcept;

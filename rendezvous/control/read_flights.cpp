@@ -34,7 +34,7 @@ struct Heading {
   std::uint32_t members_listed = 0;
   std::uint32_t state = 0;
   std::array<char, kGroupNameBytesMax + 1> name{};
-  std::array<std::array<char, kFlightWordBytes>, kFlightWordsMax> words{};
+  std::array<std::array<char, kFlightNameBytes>, kFlightNamesMax> names{};
   std::array<std::int32_t, kGroupMembersMax> members{};
 
   explicit Heading(const FlightLog& log)
@@ -45,7 +45,7 @@ struct Heading {
         members_listed(log.members_listed.load(kBefore)),
         state(log.state.load(kBefore)),
         name(log.name),
-        words(log.words),
+        names(log.names),
         members(log.members) {}
 
   std::optional<std::string> damage() const {
@@ -53,8 +53,8 @@ struct Heading {
       return "rank " + std::to_string(rank) + " of a group of " + std::to_string(size);
     if (state > static_cast<std::uint32_t>(GroupState::left))
       return "state " + std::to_string(state) + " of a group";
-    if (members_listed > kGroupMembersMax || first_type > kFlightWordsMax ||
-        first_reduction > kFlightWordsMax)
+    if (members_listed > kGroupMembersMax || first_type > kFlightNamesMax ||
+        first_reduction > kFlightNamesMax)
       return "lists of a group beyond their bounds";
     const auto end = members.begin() + members_listed;
     const auto negative =
@@ -63,8 +63,8 @@ struct Heading {
     return std::nullopt;
   }
 
-  std::string word(std::uint32_t index) const {
-    return index < kFlightWordsMax ? text_of(words[index]) : "?";
+  std::string name_at(std::uint32_t index) const {
+    return index < kFlightNamesMax ? text_of(names[index]) : "?";
   }
 
   /// As all workers call the group's rank.
@@ -110,12 +110,12 @@ std::optional<Reading> read(const FlightEntry& entry) {
 }
 
 std::string describe(const Heading& heading, const Reading& reading) {
-  std::string text = heading.word(reading.call()) + "(";
+  std::string text = heading.name_at(reading.call()) + "(";
   if (reading.type() == FlightCall::kNone) return text + ")";
-  text +=
-      std::to_string(reading.elements) + " x " + heading.word(heading.first_type + reading.type());
+  text += std::to_string(reading.elements) + " x " +
+          heading.name_at(heading.first_type + reading.type());
   if (reading.reduction() != FlightCall::kNone)
-    text += ", " + heading.word(heading.first_reduction + reading.reduction());
+    text += ", " + heading.name_at(heading.first_reduction + reading.reduction());
   if (reading.is_message()) {
     text += ", rank " + heading.rank_text(reading.peer) + ", tag " + std::to_string(reading.tag);
   } else if (reading.peer >= 0) {

@@ -136,8 +136,8 @@ asio::awaitable<bool> await_change(Channel& channel, std::string request) {
     auto receiving = receive(channel, parser, buffer);
     const auto error = co_await std::move(receiving);
     if (error) co_return false;
-    const auto told = read_watch(parser.get().body(), taken);
-    if (told) co_return *told;
+    const auto has_changed = read_watch(parser.get().body(), taken);
+    if (has_changed) co_return *has_changed;
   }
   co_return false;
 }

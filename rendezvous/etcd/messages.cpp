@@ -189,10 +189,10 @@ Result<bool> parse_watch(std::string_view line) {
 
 std::optional<bool> read_watch(std::string_view body, std::size_t& taken) {
   for (auto end = body.find('\n', taken); end != body.npos; end = body.find('\n', taken)) {
-    const auto told = parse_watch(body.substr(taken, end - taken));
+    const auto parsed = parse_watch(body.substr(taken, end - taken));
     taken = end + 1;
-    if (std::holds_alternative<Problem>(told)) return false;
-    if (std::get<bool>(told)) return true;
+    if (std::holds_alternative<Problem>(parsed)) return false;
+    if (std::get<bool>(parsed)) return true;
   }
   return std::nullopt;
 }
@@ -200,9 +200,9 @@ std::optional<bool> read_watch(std::string_view body, std::size_t& taken) {
 std::string error_in(unsigned status, std::string_view text) {
   const auto json = parse(text);
   for (const char* name : {"message", "error"}) {
-    const auto& said = member(json, name);
-    if (said.is_string()) {
-      return printable(said.get_ref<const std::string&>().substr(0, kQuotedBytesMax));
+    const auto& field = member(json, name);
+    if (field.is_string()) {
+      return printable(field.get_ref<const std::string&>().substr(0, kQuotedBytesMax));
     }
   }
   if (status == 404) {

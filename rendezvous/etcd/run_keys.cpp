@@ -247,21 +247,21 @@ std::string record_text(const RunRecord& record) {
 }
 
 std::string outcome_text(const RunOutcome& outcome) {
-  auto told = outcome;
-  auto text = whole_outcome_text(told);
+  auto shortened = outcome;
+  auto text = whole_outcome_text(shortened);
   if (text.size() > kOutcomeBytesMax) {
-    told.flights.clear();
-    text = whole_outcome_text(told);
+    shortened.flights.clear();
+    text = whole_outcome_text(shortened);
   }
   // The first failure is the root cause; drop the last ones.
-  for (auto failure = told.failures.rbegin();
-       failure != told.failures.rend() && text.size() > kOutcomeBytesMax; ++failure) {
+  for (auto failure = shortened.failures.rbegin();
+       failure != shortened.failures.rend() && text.size() > kOutcomeBytesMax; ++failure) {
     if (!std::exchange(failure->exit, {})) continue;
-    text = whole_outcome_text(told);
+    text = whole_outcome_text(shortened);
   }
-  while (!told.failures.empty() && text.size() > kOutcomeBytesMax) {
-    told.failures.pop_back();
-    text = whole_outcome_text(told);
+  while (!shortened.failures.empty() && text.size() > kOutcomeBytesMax) {
+    shortened.failures.pop_back();
+    text = whole_outcome_text(shortened);
   }
   return text;
 }

@@ -11,14 +11,14 @@ constexpr std::string_view kAgentProof = "ddprun proof of the agent";
 constexpr std::string_view kAgentSeal = "ddprun seal of the agent";
 constexpr std::string_view kCoordinatorSeal = "ddprun seal of the coordinator";
 
-/// `said`: the bytes exchanged so far, including both nonces.
-std::string proof_of(std::string_view role, const Secret& secret, std::string_view said) {
-  return authenticate(derive_key(secret.bytes(), said, role), said);
+/// `transcript`: the bytes exchanged so far, including both nonces.
+std::string proof_of(std::string_view role, const Secret& secret, std::string_view transcript) {
+  return authenticate(derive_key(secret.bytes(), transcript, role), transcript);
 }
 
-SessionKeys keys_of(const Secret& secret, std::string_view said) {
-  return {.from_agent = derive_key(secret.bytes(), said, kAgentSeal),
-          .from_coordinator = derive_key(secret.bytes(), said, kCoordinatorSeal)};
+SessionKeys keys_of(const Secret& secret, std::string_view transcript) {
+  return {.from_agent = derive_key(secret.bytes(), transcript, kAgentSeal),
+          .from_coordinator = derive_key(secret.bytes(), transcript, kCoordinatorSeal)};
 }
 
 }  // namespace
@@ -27,39 +27,39 @@ AgentHandshake::AgentHandshake(const Secret& secret, std::string_view prologue,
                                std::string_view run_id, std::string_view nonce)
     : secret_(secret), hello_(nonce) {
   hello_ += authenticate(derive_key(secret.bytes(), nonce, kRunMark), run_id);
-  said_.append(prologue).append(hello_);
+  transcript_.append(prologue).append(hello_);
 }
 
 bool AgentHandshake::is_proof(std::string_view challenge) {
-  said_ += challenge.substr(0, kDigestBytes);
-  const auto expected = proof_of(kCoordinatorProof, secret_, said_);
+  transcript_ += challenge.substr(0, kDigestBytes);
+  const auto expected = proof_of(kCoordinatorProof, secret_, transcript_);
   if (!are_equal(expected, challenge.substr(kDigestBytes))) {
     answer_.assign(kProofBytes, '\0');
     return false;
   }
-  answer_ = proof_of(kAgentProof, secret_, said_);
+  answer_ = proof_of(kAgentProof, secret_, transcript_);
   return true;
 }
 
 SessionKeys AgentHandshake::keys() const {
-  return keys_of(secret_, said_);
+  return keys_of(secret_, transcript_);
 }
 
 CoordinatorHandshake::CoordinatorHandshake(const Secret& secret, std::string_view prologue,
                                            std::string_view nonce)
-    : secret_(secret), said_(prologue), nonce_(nonce) {}
+    : secret_(secret), transcript_(prologue), nonce_(nonce) {}
 
 std::string CoordinatorHandshake::challenge(std::string_view hello) {
-  said_.append(hello).append(nonce_);
-  return nonce_ + proof_of(kCoordinatorProof, secret_, said_);
+  transcript_.append(hello).append(nonce_);
+  return nonce_ + proof_of(kCoordinatorProof, secret_, transcript_);
 }
 
 bool CoordinatorHandshake::is_proof(std::string_view proof) const {
-  return are_equal(proof_of(kAgentProof, secret_, said_), proof);
+  return are_equal(proof_of(kAgentProof, secret_, transcript_), proof);
 }
 
 SessionKeys CoordinatorHandshake::keys() const {
-  return keys_of(secret_, said_);
+  return keys_of(secret_, transcript_);
 }
 
 }  // namespace ddprun::security

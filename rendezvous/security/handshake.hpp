@@ -50,7 +50,7 @@ class AgentHandshake {
 
  private:
   const Secret& secret_;
-  std::string said_;  ///< all bytes of both sides
+  std::string transcript_;  ///< all bytes of both sides
   std::string hello_;
   std::string answer_;
 };
@@ -70,7 +70,7 @@ class CoordinatorHandshake {
 
  private:
   const Secret& secret_;
-  std::string said_;
+  std::string transcript_;
   std::string nonce_;
 };
 

@@ -16,12 +16,12 @@ constexpr std::array<std::uint8_t, 12> kMappedPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 
 constexpr std::size_t kWordDigits = 8;
 constexpr std::size_t kPortDigits = 4;
 
-// Positions of the words of a row.
-constexpr std::size_t kOwnWord = 1;
-constexpr std::size_t kPeerWord = 2;
-constexpr std::size_t kUserWord = 7;
-constexpr std::size_t kInodeWord = 9;
-constexpr std::size_t kWords = 10;
+// Positions of the fields of a row.
+constexpr std::size_t kOwnField = 1;
+constexpr std::size_t kPeerField = 2;
+constexpr std::size_t kUserField = 7;
+constexpr std::size_t kInodeField = 9;
+constexpr std::size_t kFields = 10;
 
 template <typename Number>
 bool parse_whole(std::string_view text, Number& number, int base) {
@@ -44,11 +44,11 @@ std::optional<ConnectionEnd> parse_end(std::string_view text) {
   return connection_end(std::span(bytes).first(digits / 2), port);
 }
 
-std::string_view next_word(std::string_view& line) {
+std::string_view next_field(std::string_view& line) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  const auto word = line.substr(0, line.find(' '));
-  line.remove_prefix(word.size());
-  return word;
+  const auto field = line.substr(0, line.find(' '));
+  line.remove_prefix(field.size());
+  return field;
 }
 
 /// The table does not show scopes.
@@ -92,14 +92,14 @@ std::optional<ConnectionEnd> connection_end(const sockaddr_storage& address) {
 }
 
 std::optional<ConnectionRow> parse_connection_row(std::string_view line) {
-  std::array<std::string_view, kWords> words;
-  for (auto& word : words) word = next_word(line);
-  const auto own = parse_end(words[kOwnWord]);
-  const auto peer = parse_end(words[kPeerWord]);
+  std::array<std::string_view, kFields> fields;
+  for (auto& field : fields) field = next_field(line);
+  const auto own = parse_end(fields[kOwnField]);
+  const auto peer = parse_end(fields[kPeerField]);
   std::uint64_t inode = 0;
   ConnectionRow row;
-  if (!own || !peer || !parse_whole(words[kUserWord], row.user, 10) ||
-      !parse_whole(words[kInodeWord], inode, 10))
+  if (!own || !peer || !parse_whole(fields[kUserField], row.user, 10) ||
+      !parse_whole(fields[kInodeField], inode, 10))
     return std::nullopt;
   row.own = *own;
   row.peer = *peer;

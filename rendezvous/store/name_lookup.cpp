@@ -92,13 +92,13 @@ BackgroundLookup::BackgroundLookup(const StoreEndpoint& endpoint)
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_system_error("pipe for a look-up", errno);
   fd_ = ends[0];
-  const auto look = [endpoint, shared = shared_, told = ends[1]] {
+  const auto look = [endpoint, shared = shared_, write_end = ends[1]] {
     auto result = ask_resolver(endpoint);
     {
       const std::lock_guard lock(shared->mutex);
       shared->result = std::move(result);
     }
-    ::close(told);
+    ::close(write_end);
   };
   try {
     start_thread(look).detach();

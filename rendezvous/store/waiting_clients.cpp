@@ -157,18 +157,18 @@ std::vector<ClientId> WaitingClients::notify(Index& index, const std::string& ke
   const auto found = index.find(key);
   if (found == index.end()) return {};
   auto& clients = found->second;
-  std::size_t told = 0;
+  std::size_t notified = 0;
   std::vector<ClientId> over;
-  while (told < clients.size() && over.size() < clients_max) {
-    const ClientId client = clients[told++];
+  while (notified < clients.size() && over.size() < clients_max) {
+    const ClientId client = clients[notified++];
     const auto pending = pending_.find(client);
     if (--pending->second.keys_missing > 0) continue;
     pending_.erase(pending);
     over.push_back(client);
   }
-  pairs_ -= told;
-  bytes_ -= told * bytes_of_pair(key);
-  clients.erase(clients.begin(), clients.begin() + static_cast<std::ptrdiff_t>(told));
+  pairs_ -= notified;
+  bytes_ -= notified * bytes_of_pair(key);
+  clients.erase(clients.begin(), clients.begin() + static_cast<std::ptrdiff_t>(notified));
   if (clients.empty()) index.erase(found);
   return over;
 }

@@ -188,7 +188,7 @@ TEST_SUITE("flight recorder") {
         Row{[](FlightLog& log) { log.rank = -1; }, "rank -1 of a group of 2"},
         Row{[](FlightLog& log) { log.members_listed = kGroupMembersMax + 1; },
             "lists of a group beyond their bounds"},
-        Row{[](FlightLog& log) { log.first_type = kFlightWordsMax + 1; },
+        Row{[](FlightLog& log) { log.first_type = kFlightNamesMax + 1; },
             "lists of a group beyond their bounds"},
         Row{[](FlightLog& log) { log.first_reduction = 0xffffffff; },
             "lists of a group beyond their bounds"},
@@ -212,7 +212,7 @@ TEST_SUITE("flight recorder") {
     auto recorder = begin(page, {.name = "a\nb\x7f"});
     recorder->end(recorder->enter(all_reduce(1), Clock::now()), FlightState::done);
     FlightLog& log = FlightArea::of(page, 0).logs[0];
-    log.words[0].fill('\x1b');
+    log.names[0].fill('\x1b');
     FlightArea::of(page, 0).unrecorded_groups = -5;
     for (const auto entered : {kFirst, std::int64_t{-1}, kLast}) {
       for (const auto ended : {kFirst, std::int64_t{-1}, kLast}) {
@@ -222,7 +222,7 @@ TEST_SUITE("flight recorder") {
         CHECK(worker.unrecorded_groups == 0);
         CHECK(worker.groups.at(0).name == "a?b?");
         const auto& flight = worker.groups[0].flights.at(0);
-        CHECK(flight.call == std::string(kFlightWordBytes, '?') + "(1 x float32, sum)");
+        CHECK(flight.call == std::string(kFlightNameBytes, '?') + "(1 x float32, sum)");
         CHECK(flight.ended_ago >= 0s);
         CHECK(flight.entered_ago >= flight.ended_ago);
       }
