@@ -13,11 +13,11 @@
 #include "launcher/process/guardian.hpp"
 #include "launcher/process/inherited_state.hpp"
 #include "launcher/process/process_start.hpp"
+#include "launcher/report/agent_line.hpp"
 #include "launcher/report/console_sink.hpp"
 #include "launcher/report/error_file_sink.hpp"
 #include "launcher/report/exit_code.hpp"
 #include "launcher/report/json_lines_sink.hpp"
-#include "launcher/report/own_words.hpp"
 #include "launcher/ssh/agent_supervisor.hpp"
 #include "launcher/ssh/ssh_command.hpp"
 #include "launcher/ssh/ssh_request.hpp"
@@ -168,8 +168,8 @@ int refuse(const UsageProblem& problem, const Invocation& invocation, const Read
     std::fputs(text.c_str(), stderr);
   } else {
     for (const auto& line : split(text.substr(0, text.size() - 1), '\n')) {
-      const auto words = OwnWords{.kind = OwnWords::Kind::refusal, .text = line};
-      std::fputs(marked(reader.mark, words).c_str(), stderr);
+      const auto refusal = AgentLine{.kind = AgentLine::Kind::refusal, .text = line};
+      std::fputs(marked(reader.mark, refusal).c_str(), stderr);
     }
   }
   return kExitUsage;

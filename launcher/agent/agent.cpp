@@ -151,7 +151,7 @@ class Agent::Impl {
                                     signal == SIGINT ? std::chrono::seconds(0) : kOneStopRequest)});
         return run_.stop(signal, true);
       case StopRequests::Meaning::repeated:
-        if (std::exchange(is_repetition_told_, true)) return;
+        if (std::exchange(is_repetition_reported_, true)) return;
         return report(SignalReceived{.signal = signal, .action = "already stopping the workers"});
       case StopRequests::Meaning::kill:
         report(SignalReceived{.signal = signal, .action = "killing the remaining workers"});
@@ -172,7 +172,7 @@ class Agent::Impl {
   asio::signal_set signals_;
   GuardianWatch guardian_watch_;
   StopRequests stop_requests_;
-  bool is_repetition_told_ = false;
+  bool is_repetition_reported_ = false;
 };
 
 Agent::Agent(asio::any_io_executor executor, const LaunchPlan& plan, RunFolder& folder,

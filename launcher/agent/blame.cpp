@@ -10,7 +10,7 @@ namespace ddprun {
 namespace {
 
 // Parts of messages. Gloo's connection errors begin with the source location.
-constexpr std::string_view kPeerFailureWords[] = {
+constexpr std::string_view kPeerFailurePatterns[] = {
     "PeerFailed",       // of this runtime, in a program without an error file
     "gloo/transport/",  // "[.../gloo/transport/tcp/pair.cc:598] Connection closed by peer"
     "Gloo connectFullMesh failed",    // a peer ended before all were connected
@@ -21,7 +21,7 @@ constexpr std::string_view kPeerFailureWords[] = {
 
 /// Returns the lines from the last traceback on, or all lines. Earlier output may contain errors
 /// that were handled.
-std::string last_words(const std::vector<std::string>& lines) {
+std::string from_last_traceback(const std::vector<std::string>& lines) {
   const auto last = std::find(lines.rbegin(), lines.rend(), "Traceback (most recent call last):");
   std::string text;
   for (auto line = last == lines.rend() ? lines.begin() : last.base(); line != lines.end();
@@ -36,14 +36,14 @@ std::string last_words(const std::vector<std::string>& lines) {
 bool blames_a_peer(std::optional<Errc> code, std::string_view message) {
   if (code) return *code == Errc::remote;
   return std::any_of(
-      std::begin(kPeerFailureWords), std::end(kPeerFailureWords),
-      [&](std::string_view words) { return message.find(words) != std::string_view::npos; });
+      std::begin(kPeerFailurePatterns), std::end(kPeerFailurePatterns),
+      [&](std::string_view pattern) { return message.find(pattern) != std::string_view::npos; });
 }
 
 bool is_victim_of_a_peer(const WorkerExited& exit) {
   if (!exit.error_message.empty()) return blames_a_peer(exit.error_code, exit.error_message);
   const bool ended_by_itself = exit.signal == 0 || exit.signal == SIGABRT;
-  return ended_by_itself && blames_a_peer({}, last_words(exit.last_lines));
+  return ended_by_itself && blames_a_peer({}, from_last_traceback(exit.last_lines));
 }
 
 std::vector<WorkerExited> failures_root_cause_first(const std::vector<WorkerExited>& exits) {

@@ -114,7 +114,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
         // Cancelled by leave_others().
       }
     }
-    for (const auto& words : host_->refusals()) report(Warning{"the rendezvous " + words});
+    for (const auto& refusal : host_->refusals()) report(Warning{"the rendezvous " + refusal});
     store_use_.reset();
     host_.reset();
     co_return make_finished(*outcome_);

@@ -26,28 +26,28 @@ CommandLine completion_for(const GivenValue& shell, const std::string& name) {
 CommandLine parse_command_line(const std::vector<std::string>& arguments,
                                const EnvironmentLookup& environment, int columns,
                                const Invocation& invocation, const OptionSources& sources) {
-  const auto words = read_arguments(arguments);
-  if (words.given.contains(find_option("help"))) return HelpText{help_text(columns, invocation)};
-  if (words.given.contains(find_option("version"))) return HelpText{version_text(invocation)};
-  if (const auto shell = value_of(words.given, "print_completion")) {
+  const auto parsed = read_arguments(arguments);
+  if (parsed.given.contains(find_option("help"))) return HelpText{help_text(columns, invocation)};
+  if (parsed.given.contains(find_option("version"))) return HelpText{version_text(invocation)};
+  if (const auto shell = value_of(parsed.given, "print_completion")) {
     return completion_for(*shell, invocation.name);
   }
-  auto options = gather_options(words, environment, invocation, sources);
+  auto options = gather_options(parsed, environment, invocation, sources);
   if (auto* problem = std::get_if<UsageProblem>(&options)) return std::move(*problem);
   return std::get<LaunchOptions>(std::move(options));
 }
 
-std::variant<LaunchOptions, UsageProblem> gather_options(const ArgumentWords& words,
+std::variant<LaunchOptions, UsageProblem> gather_options(const ParsedArguments& parsed,
                                                          const EnvironmentLookup& environment,
                                                          const Invocation& invocation,
                                                          const OptionSources& sources,
                                                          bool needs_program) {
-  const auto values = gather_values(words, environment, sources);
+  const auto values = gather_values(parsed, environment, sources);
   LaunchOptions options;
   UsageProblem usage{values.problems};
   for (auto& problem : apply_values(values, options)) usage.problems.push_back(std::move(problem));
-  if (!words.problem.empty()) {
-    usage.problems.push_back(words.problem);
+  if (!parsed.problem.empty()) {
+    usage.problems.push_back(parsed.problem);
   } else if (values.command.empty() && needs_program && usage.problems.empty()) {
     usage.problems.push_back("no program given: " + invocation.name +
                              " [options] PROGRAM [arguments]");

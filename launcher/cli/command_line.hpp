@@ -28,9 +28,9 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments,
                                const Invocation& invocation = {},
                                const OptionSources& sources = {});
 
-/// Returns the options from the words, the environment and the other sources. The program may be
-/// missing unless `needs_program`. The words must not contain options such as --help.
-std::variant<LaunchOptions, UsageProblem> gather_options(const ArgumentWords& words,
+/// Returns the options from the arguments, the environment and the other sources. The program may
+/// be missing unless `needs_program`. The arguments must not contain options such as --help.
+std::variant<LaunchOptions, UsageProblem> gather_options(const ParsedArguments& parsed,
                                                          const EnvironmentLookup& environment,
                                                          const Invocation& invocation,
                                                          const OptionSources& sources,

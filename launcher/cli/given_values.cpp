@@ -143,9 +143,9 @@ class Reader {
 
   /// Returns true for mpirun's "-n 4", "-n4" and "-np 4", and for names in other launchers.
   static bool is_number_of_workers(const std::string& name) {
-    const auto word = canonical_name(name.substr(0, name.find('=')));
-    const std::vector<std::string> words = {"nprocs", "num_procs", "num_processes", "num_gpus"};
-    if (std::find(words.begin(), words.end(), word) != words.end()) return true;
+    const auto canonical = canonical_name(name.substr(0, name.find('=')));
+    const std::vector<std::string> names = {"nprocs", "num_procs", "num_processes", "num_gpus"};
+    if (std::find(names.begin(), names.end(), canonical) != names.end()) return true;
     const auto number = name.substr(name.substr(0, 2) == "np" ? 2 : 1);
     return name[0] == 'n' && number.find_first_not_of("=0123456789") == std::string::npos;
   }
@@ -179,7 +179,7 @@ bool names_option(const std::string& where, const OptionEntry& entry) {
 
 }  // namespace
 
-ArgumentWords read_arguments(const std::vector<std::string>& arguments) {
+ParsedArguments read_arguments(const std::vector<std::string>& arguments) {
   Reader reader(arguments);
   reader.read();
   return {reader.given(), reader.rest(), reader.problem()};
@@ -252,15 +252,15 @@ ConfigSettings add_values(GatheredValues& values, std::variant<ConfigValues, Usa
 
 }  // namespace
 
-GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup& environment,
+GatheredValues gather_values(const ParsedArguments& parsed, const EnvironmentLookup& environment,
                              const OptionSources& sources) {
-  GatheredValues values{words.given, words.rest, {}, {}};
+  GatheredValues values{parsed.given, parsed.rest, {}, {}};
   for (const auto& entry : option_table()) {
     if (values.given.contains(&entry)) continue;
     if (auto value = value_from_variables(entry, environment)) values.given[&entry] = *value;
   }
   const auto file = value_of(values.given, "config");
-  if (!file && words.given.contains(find_option("node_name"))) {
+  if (!file && parsed.given.contains(find_option("node_name"))) {
     values.problems.emplace_back(
         "--node_name: names a node in the --config file, which is not given");
   }

@@ -26,13 +26,13 @@ struct GivenValue {
 using GivenValues = std::map<const OptionEntry*, GivenValue>;
 
 /// A command line, split by argparse's rules.
-struct ArgumentWords {
+struct ParsedArguments {
   GivenValues given;
   std::vector<std::string> rest;  ///< the program and its arguments
   std::string problem;            ///< first invalid argument; empty: none
 };
 
-ArgumentWords read_arguments(const std::vector<std::string>& arguments);
+ParsedArguments read_arguments(const std::vector<std::string>& arguments);
 
 /// Returns the first of the entry's environment variables that is set. Ignores empty variables,
 /// because scripts leave unused variables empty.
@@ -88,7 +88,7 @@ struct GatheredValues {
 
 /// Collects values. Arguments override variables, variables override the --config file, and the
 /// file overrides the scheduler.
-GatheredValues gather_values(const ArgumentWords& words, const EnvironmentLookup& environment,
+GatheredValues gather_values(const ParsedArguments& parsed, const EnvironmentLookup& environment,
                              const OptionSources& sources);
 
 /// Stores the values in `options`. Returns a line for each invalid value.

@@ -13,7 +13,7 @@ namespace ddprun {
 
 namespace {
 
-using Words = std::vector<std::string>;
+using Strings = std::vector<std::string>;
 
 constexpr const char* kConfigUsage =
     "Usage: ddprun config check FILE [options]\n"
@@ -48,7 +48,7 @@ std::string describe_values(const GatheredValues& values) {
     text += change.value ? "environment: " + change.name + "=" + *change.value + "\n"
                          : "environment: without " + change.name + "\n";
   }
-  Words command;
+  Strings command;
   for (const auto& word : values.command) command.push_back(json_quoted(word));
   text += command.empty() ? "no command: a program must be given\n"
                           : "command: [" + join(command, ", ") + "]\n";
@@ -56,7 +56,7 @@ std::string describe_values(const GatheredValues& values) {
 }
 
 /// Adds a summary of the run, or the problems that would prevent it, with the same texts as a run.
-void describe_run(LaunchOptions options, const Words& command, const PlanSummary& summarize,
+void describe_run(LaunchOptions options, const Strings& command, const PlanSummary& summarize,
                   ConfigAnswer& answer) {
   if (!summarize) return;
   options.needs_program = false;
@@ -72,8 +72,8 @@ void describe_run(LaunchOptions options, const Words& command, const PlanSummary
   }
 }
 
-bool asks_for_help(const Words& words) {
-  return !words.empty() && (words[0] == "--help" || words[0] == "-h");
+bool asks_for_help(const Strings& arguments) {
+  return !arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h");
 }
 
 ConfigAnswer answer_of(std::variant<std::string, UsageProblem> summary) {
@@ -83,13 +83,13 @@ ConfigAnswer answer_of(std::variant<std::string, UsageProblem> summary) {
   return {.text = std::get<std::string>(std::move(summary))};
 }
 
-ConfigAnswer check(const Words& words, const EnvironmentLookup& environment,
+ConfigAnswer check(const Strings& rest, const EnvironmentLookup& environment,
                    const OptionSources& sources, const RunSummaries& summaries, int columns) {
-  if (words.empty() || words[0].substr(0, 1) == "-") {
+  if (rest.empty() || rest[0].substr(0, 1) == "-") {
     return {.problems = {"config check: needs a file as its first argument"}};
   }
-  Words arguments = {"--config=" + words[0]};
-  arguments.insert(arguments.end(), words.begin() + 1, words.end());
+  Strings arguments = {"--config=" + rest[0]};
+  arguments.insert(arguments.end(), rest.begin() + 1, rest.end());
   const auto read = read_arguments(arguments);
   if (!read.problem.empty()) return {.problems = {read.problem}};
   if (read.given.contains(find_option("help"))) return {.text = wrap_usage(kConfigUsage, columns)};
@@ -115,22 +115,22 @@ ConfigAnswer answer_of(std::variant<ConvertedFile, UsageProblem> made) {
   return {.text = std::move(file.text), .notes = std::move(file.notes)};
 }
 
-ConfigAnswer convert(const Words& words) {
-  const auto from = words.empty() ? "" : words[0];
-  if (from == "torchrun") return answer_of(convert_arguments({words.begin() + 1, words.end()}));
-  if (from == "hostfile" && words.size() == 2) {
-    const auto text = read_config_text(words[1]);
+ConfigAnswer convert(const Strings& rest) {
+  const auto from = rest.empty() ? "" : rest[0];
+  if (from == "torchrun") return answer_of(convert_arguments({rest.begin() + 1, rest.end()}));
+  if (from == "hostfile" && rest.size() == 2) {
+    const auto text = read_config_text(rest[1]);
     if (const auto* problem = std::get_if<UsageProblem>(&text)) {
       return {.problems = problem->problems};
     }
-    return answer_of(convert_hostfile(words[1], std::get<std::string>(text)));
+    return answer_of(convert_hostfile(rest[1], std::get<std::string>(text)));
   }
   return {.problems = {"config convert: needs 'hostfile FILE' or 'torchrun [options] ...'"}};
 }
 
 }  // namespace
 
-std::optional<ConfigAnswer> run_config_command(const Words& arguments,
+std::optional<ConfigAnswer> run_config_command(const Strings& arguments,
                                                const EnvironmentLookup& environment,
                                                const OptionSources& sources,
                                                const Invocation& invocation,
@@ -139,8 +139,8 @@ std::optional<ConfigAnswer> run_config_command(const Words& arguments,
   const bool is_own = invocation.mode == CompatMode::ddprun;
   if (!is_own || arguments.empty() || arguments[0] != "config") return std::nullopt;
   const auto action = arguments.size() > 1 ? arguments[1] : "";
-  const Words rest(arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)),
-                   arguments.end());
+  const Strings rest(arguments.begin() + std::min<std::ptrdiff_t>(2, std::ssize(arguments)),
+                     arguments.end());
   const bool is_known = action == "check" || action == "convert" || action == "schema";
   if (asks_for_help({action}) || (is_known && asks_for_help(rest))) {
     return ConfigAnswer{.text = wrap_usage(kConfigUsage, columns)};

@@ -196,14 +196,14 @@ std::variant<ConvertedFile, UsageProblem> convert_hostfile(const std::string& na
 
 std::variant<ConvertedFile, UsageProblem> convert_arguments(
     const std::vector<std::string>& arguments) {
-  const auto words = read_arguments(arguments);
+  const auto parsed = read_arguments(arguments);
   UsageProblem usage;
-  if (!words.problem.empty()) usage.problems.push_back(words.problem);
+  if (!parsed.problem.empty()) usage.problems.push_back(parsed.problem);
   LaunchOptions scratch;
-  const GatheredValues values{words.given, words.rest, {}, {}};
+  const GatheredValues values{parsed.given, parsed.rest, {}, {}};
   for (auto& problem : apply_values(values, scratch)) usage.problems.push_back(std::move(problem));
   std::vector<std::string> notes;
-  for (const auto& [option, given] : words.given) {
+  for (const auto& [option, given] : parsed.given) {
     if (option->section != ConfigSection::none) continue;
     if (!differs_between_nodes(*option)) {
       usage.problems.push_back(given.where +
@@ -219,21 +219,21 @@ std::variant<ConvertedFile, UsageProblem> convert_arguments(
   auto file = new_file();
   for (const auto& section : section_names()) {
     auto object = json_object({});
-    if (section.section == ConfigSection::job && !words.rest.empty()) {
+    if (section.section == ConfigSection::job && !parsed.rest.empty()) {
       std::vector<std::string> command;
-      if (is_script_by_default(scratch, words.rest[0])) {
+      if (is_script_by_default(scratch, parsed.rest[0])) {
         command = {"python3", "-u"};
-        notes.push_back(words.rest[0] + " is run by python3; torchrun uses its own Python");
+        notes.push_back(parsed.rest[0] + " is run by python3; torchrun uses its own Python");
       }
-      command.push_back(with_doubled_dollars(words.rest[0]));
-      for (std::size_t i = 1; i < words.rest.size(); ++i) {
-        command.push_back(argument_text(words.rest[i]));
+      command.push_back(with_doubled_dollars(parsed.rest[0]));
+      for (std::size_t i = 1; i < parsed.rest.size(); ++i) {
+        command.push_back(argument_text(parsed.rest[i]));
       }
       add_member(object, "command", json_texts(command));
     }
     for (const auto& option : option_table()) {
-      const auto given = words.given.find(&option);
-      if (given == words.given.end() || option.section != section.section) continue;
+      const auto given = parsed.given.find(&option);
+      if (given == parsed.given.end() || option.section != section.section) continue;
       add_member(object, std::string(option.key()), value_of(option, given->second.value));
     }
     if (!object.members.empty()) add_member(file, std::string(section.name), std::move(object));

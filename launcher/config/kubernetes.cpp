@@ -36,7 +36,8 @@ class KubernetesReader {
     }
     const bool is_pod = !index.empty() || clues_.environment("KUBERNETES_SERVICE_HOST");
     const std::string origin = is_pod ? "from Kubernetes: " : "from the environment: ";
-    if (!told_.empty()) values_.settings.notes.push_back(origin + join(told_, ", "));
+    if (!applied_values_.empty())
+      values_.settings.notes.push_back(origin + join(applied_values_, ", "));
     return std::move(values_);
   }
 
@@ -56,7 +57,7 @@ class KubernetesReader {
     for (const auto* name : {"nnodes", "nproc_per_node", "rdzv_backend", "rdzv_endpoint", "rdzv_id",
                              "node_rank", "master_addr", "master_port"}) {
       const auto value = value_of(clues_.given, name);
-      if (value && value->where.rfind("PET_", 0) == 0) told_.push_back(value->where);
+      if (value && value->where.rfind("PET_", 0) == 0) applied_values_.push_back(value->where);
     }
   }
 
@@ -84,14 +85,14 @@ class KubernetesReader {
 
   void add(const char* name, const std::string& value, const std::string& where) {
     values_.options[find_option(name)] = {value, where};
-    told_.push_back(std::string(name) + " " + value + " (" + where + ")");
+    applied_values_.push_back(std::string(name) + " " + value + " (" + where + ")");
   }
 
   bool is_given(const char* name) const { return clues_.given.contains(find_option(name)); }
 
   const SchedulerClues& clues_;
   ConfigValues values_;
-  std::vector<std::string> told_;
+  std::vector<std::string> applied_values_;
   std::string problem_;
 };
 

@@ -279,8 +279,8 @@ class Planner {
 
   void note_thread_default() {
     if (!is_one_thread_by_default()) return;
-    auto& told = options_.is_quiet ? plan_.warnings : plan_.notes;
-    told.emplace_back(
+    auto& messages = options_.is_quiet ? plan_.warnings : plan_.notes;
+    messages.emplace_back(
         "OMP_NUM_THREADS is set to 1 for each worker; --omp_num_threads changes that");
   }
 

@@ -157,8 +157,9 @@ bool Cgroup::has_event(const UniqueFd& events, std::string_view event) {
   std::array<char, 256> text{};
   // Reading re-arms the notification, so later changes are not missed.
   const auto count = ::pread(events.get(), text.data(), text.size(), 0);
-  const std::string_view told(text.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-  return told.find(event) != std::string_view::npos;
+  const std::string_view content(text.data(),
+                                 static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  return content.find(event) != std::string_view::npos;
 }
 
 void Cgroup::wait_while(std::string_view event, Deadline deadline) const {

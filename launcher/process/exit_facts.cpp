@@ -47,10 +47,10 @@ std::string host_name() {
 }  // namespace
 
 std::optional<pid_t> memory_kill_in(std::string_view line) {
-  constexpr std::string_view kWords = "Killed process ";
-  const auto words = line.find(kWords);
-  if (words == std::string_view::npos) return std::nullopt;
-  const auto digits = line.substr(words + kWords.size());
+  constexpr std::string_view kPrefix = "Killed process ";
+  const auto found = line.find(kPrefix);
+  if (found == std::string_view::npos) return std::nullopt;
+  const auto digits = line.substr(found + kPrefix.size());
   pid_t killed = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), killed);
   if (parsed.ec != std::errc()) return std::nullopt;

@@ -1,7 +1,7 @@
 #include "launcher/report/console_sink.hpp"
 
+#include "launcher/report/agent_line.hpp"
 #include "launcher/report/final_report.hpp"
-#include "launcher/report/own_words.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <spdlog/pattern_formatter.h>

@@ -25,7 +25,7 @@ struct ConsoleSettings {
   bool is_colored = false;          ///< levels in color
   /// Node that prints the report of a failed run; empty: this node.
   std::string reporter{};
-  /// Prefix of each line for a parent ddprun, which inserts the node's name; see own_words.hpp.
+  /// Prefix of each line for a parent ddprun, which inserts the node's name; see agent_line.hpp.
   std::string mark{};
 };
 

@@ -36,7 +36,7 @@ OrderedJson document(const std::string& message, int error_code, const std::stri
             {"extraInfo", {{"py_callstack", callstack}, {"timestamp", seconds_text(when)}}}}}};
 }
 
-std::string end_in_words(const WorkerExited& worker) {
+std::string exit_description(const WorkerExited& worker) {
   const char* how = worker.still_running ? " is " : " ended with ";
   auto text = "rank " + std::to_string(worker.rank) + how + end_of(worker);
   if (!worker.last_lines.empty()) text += "; its last line: " + worker.last_lines.back();
@@ -45,7 +45,7 @@ std::string end_in_words(const WorkerExited& worker) {
 
 OrderedJson document_of(const WorkerExited& worker, Time now) {
   const auto& message = worker.error_message;
-  return document(message.empty() ? end_in_words(worker) : message,
+  return document(message.empty() ? exit_description(worker) : message,
                   worker.signal != 0 ? -worker.signal : worker.exit_code, worker.error_traceback,
                   worker.error_time.value_or(now));
 }

@@ -51,11 +51,11 @@ WorkerExited exit_of(const WorkerNotStarted& failure, int first_rank) {
 }
 
 int exit_code_without_output(int code) noexcept {
-  constexpr std::string_view kSaid =
+  constexpr std::string_view kMessage =
       "ddprun: all workers have succeeded, but not all of their output could be written: exit code "
       "1\n";
   if (code != kExitSuccess) return code;
-  quiet_write(STDERR_FILENO, kSaid.data(), kSaid.size());
+  quiet_write(STDERR_FILENO, kMessage.data(), kMessage.size());
   return kExitFailure;
 }
 

@@ -234,8 +234,8 @@ std::string through_text(const StalledCollective& stalled) {
 
 /// Returns an empty text for a wait that would round to 0.0 s.
 std::string duration_text(const StalledCollective& stalled) {
-  constexpr double kLeastTold = 0.05;
-  if (stalled.waited_seconds < kLeastTold) return {};
+  constexpr double kReportedSecondsMin = 0.05;
+  if (stalled.waited_seconds < kReportedSecondsMin) return {};
   return ", for up to " + tenths_text(stalled.waited_seconds);
 }
 

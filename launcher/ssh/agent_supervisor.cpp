@@ -1,7 +1,7 @@
 #include "launcher/ssh/agent_supervisor.hpp"
 
+#include "launcher/report/agent_line.hpp"
 #include "launcher/report/exit_code.hpp"
-#include "launcher/report/own_words.hpp"
 #include "rendezvous/base/quiet_write.hpp"
 #include <ddprun/error.hpp>
 
@@ -103,7 +103,7 @@ class Supervisor {
     const int exit_code = is_killed ? -WTERMSIG(status) : WEXITSTATUS(status);
     if (!mark_.empty()) {
       const auto line =
-          marked(mark_, {.kind = OwnWords::Kind::agent_exit, .text = std::to_string(exit_code)});
+          marked(mark_, {.kind = AgentLine::Kind::agent_exit, .text = std::to_string(exit_code)});
       // Fails if the connection has ended.
       [[maybe_unused]] const auto written = quiet_write(STDERR_FILENO, line.data(), line.size());
     }

@@ -57,7 +57,7 @@ class NodeChecker {
       arguments.push_back("--secret_file=/proc/self/fd/" + std::to_string(secret_.get()));
     }
     arguments.insert(arguments.end(), plan.task.arguments.begin(), plan.task.arguments.end());
-    words_ = read_arguments(arguments);
+    parsed_ = read_arguments(arguments);
   }
 
   Problems problems_here() const {
@@ -100,14 +100,14 @@ class NodeChecker {
 
   std::variant<LaunchOptions, UsageProblem> options_of(const EnvironmentLookup& environment,
                                                        const OptionSources& sources) const {
-    return gather_options(words_, environment, {}, sources, how_.needs_program);
+    return gather_options(parsed_, environment, {}, sources, how_.needs_program);
   }
 
   const ConfigFile& file_;
   const SshPlan& plan_;
   const NodeCheck& how_;
   UniqueFd secret_;  ///< file that the arguments name
-  ArgumentWords words_;
+  ParsedArguments parsed_;
 };
 
 }  // namespace

@@ -45,7 +45,7 @@ LinePrefixer& NodeConsole::prefixer(std::uint32_t node, bool is_error) {
   return prefixers_.try_emplace({node, is_error}, LinePrefix(prefix)).first->second;
 }
 
-OwnWordsReader& NodeConsole::reader(std::uint32_t node) {
+AgentLineReader& NodeConsole::reader(std::uint32_t node) {
   return readers_.try_emplace(node, mark_).first->second;
 }
 
@@ -53,27 +53,27 @@ void NodeConsole::write(std::uint32_t node, bool is_error, std::string_view byte
   if (!is_error) return show(node, false, bytes);
   for (const auto& piece : reader(node).take(bytes)) {
     if (piece.is_own) {
-      on_own_words(node, piece.words);
+      on_agent_line(node, piece.line);
     } else {
       show(node, true, piece.bytes);
     }
   }
 }
 
-void NodeConsole::on_own_words(std::uint32_t node, const OwnWords& words) {
-  switch (words.kind) {
-    case OwnWords::Kind::refusal:
+void NodeConsole::on_agent_line(std::uint32_t node, const AgentLine& line) {
+  switch (line.kind) {
+    case AgentLine::Kind::refusal:
       refusing_.insert(node);
       [[fallthrough]];
-    case OwnWords::Kind::line:
-      if (!repeated_.is_new(node, words.key.empty() ? words.text : words.key)) return;
-      return show_own(node, words.text + "\n");
-    case OwnWords::Kind::report:
-      return reports_.add_line(node, words.text);
-    case OwnWords::Kind::report_end:
+    case AgentLine::Kind::line:
+      if (!repeated_.is_new(node, line.key.empty() ? line.text : line.key)) return;
+      return show_own(node, line.text + "\n");
+    case AgentLine::Kind::report:
+      return reports_.add_line(node, line.text);
+    case AgentLine::Kind::report_end:
       return reports_.end(node);
-    case OwnWords::Kind::agent_exit:
-      if (const auto exit_code = read_exit_code(words.text)) agent_exits_.emplace(node, *exit_code);
+    case AgentLine::Kind::agent_exit:
+      if (const auto exit_code = read_exit_code(line.text)) agent_exits_.emplace(node, *exit_code);
   }
 }
 

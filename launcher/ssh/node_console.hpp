@@ -5,7 +5,7 @@
 
 #include "launcher/output/console_writer.hpp"
 #include "launcher/output/line_prefixer.hpp"
-#include "launcher/report/own_words.hpp"
+#include "launcher/report/agent_line.hpp"
 #include "launcher/ssh/final_reports.hpp"
 #include "launcher/ssh/repeated_lines.hpp"
 #include <ddprun/deadline.hpp>
@@ -61,10 +61,10 @@ class NodeConsole {
 
  private:
   LinePrefixer& prefixer(std::uint32_t node, bool is_error);
-  OwnWordsReader& reader(std::uint32_t node);
+  AgentLineReader& reader(std::uint32_t node);
   void show(std::uint32_t node, bool is_error, std::string_view bytes);
   void show_own(std::uint32_t node, const std::string& lines);
-  void on_own_words(std::uint32_t node, const OwnWords& words);
+  void on_agent_line(std::uint32_t node, const AgentLine& line);
   void report_loss(const std::string& reason);
 
   const std::vector<std::string> names_;
@@ -73,7 +73,7 @@ class NodeConsole {
   std::shared_ptr<ConsoleWriter> error_;
   const std::string mark_;
   std::map<std::pair<std::uint32_t, bool>, LinePrefixer> prefixers_;
-  std::map<std::uint32_t, OwnWordsReader> readers_;  ///< of standard error
+  std::map<std::uint32_t, AgentLineReader> readers_;  ///< of standard error
   std::set<std::uint32_t> refusing_;
   std::map<std::uint32_t, int> agent_exits_;
   FinalReports reports_;

@@ -27,7 +27,7 @@ struct NodeTask {
   std::string config_text;             ///< content of the configuration
   std::vector<std::string> arguments;  ///< arguments of ddprun, then of the program
   std::string secret;                  ///< shared by all nodes; empty: none
-  std::string mark;  ///< prefix of the agent's own lines; see report/own_words.hpp
+  std::string mark;  ///< prefix of the agent's own lines; see report/agent_line.hpp
   int columns = 0;   ///< width of the terminal that shows the output
 
   bool operator==(const NodeTask&) const = default;

@@ -23,8 +23,8 @@ bool matches_any(const std::string& name, const std::vector<std::string>& patter
 
 class SshPlanner {
  public:
-  SshPlanner(const ConfigFile& file, const ArgumentWords& words, const StarterFacts& facts)
-      : file_(file), words_(words), facts_(facts) {}
+  SshPlanner(const ConfigFile& file, const ParsedArguments& parsed, const StarterFacts& facts)
+      : file_(file), parsed_(parsed), facts_(facts) {}
 
   std::variant<SshPlan, UsageProblem> make(const std::string& text) {
     check();
@@ -53,10 +53,10 @@ class SshPlanner {
 
  private:
   void check() {
-    if (!words_.problem.empty()) problems_.push_back(words_.problem);
+    if (!parsed_.problem.empty()) problems_.push_back(parsed_.problem);
     LaunchOptions scratch;
     GatheredValues values;
-    values.given = words_.given;
+    values.given = parsed_.given;
     for (auto& problem : apply_values(values, scratch)) problems_.push_back(std::move(problem));
     if (file_.nodes.empty()) problems_.push_back("--ssh: " + file_.name + " has no \"nodes\"");
     if (facts_.ssh.empty()) problems_.emplace_back("--ssh: no ssh in PATH; install an ssh client");
@@ -154,8 +154,8 @@ class SshPlanner {
   /// Returns the value from arguments, variables or the section "rendezvous".
   std::optional<std::string> value_of(const char* name) const {
     const auto* option = find_option(name);
-    const auto given = words_.given.find(option);
-    if (given != words_.given.end()) return given->second.value;
+    const auto given = parsed_.given.find(option);
+    if (given != parsed_.given.end()) return given->second.value;
     if (const auto variable = value_from_variables(*option, facts_.environment)) {
       return variable->value;
     }
@@ -167,7 +167,7 @@ class SshPlanner {
 
   /// Returns the values from arguments and variables.
   GivenValues given() const {
-    auto given = words_.given;
+    auto given = parsed_.given;
     for (const auto& option : option_table()) {
       if (const auto value = value_from_variables(option, facts_.environment)) {
         given.emplace(&option, *value);
@@ -181,12 +181,12 @@ class SshPlanner {
            file_.root.find("security") != nullptr;
   }
 
-  bool is_argument(const char* name) const { return words_.given.contains(find_option(name)); }
+  bool is_argument(const char* name) const { return parsed_.given.contains(find_option(name)); }
 
   /// Returns the arguments for all nodes, without the file and the name of the node.
   std::vector<std::string> arguments() const {
     std::vector<std::string> arguments;
-    for (const auto& [option, value] : words_.given) {
+    for (const auto& [option, value] : parsed_.given) {
       const bool is_local = option->name == "ssh" || option->name == "config" ||
                             option->name == "node_name" || option->name == "dry_run";
       if (is_local) continue;
@@ -195,7 +195,7 @@ class SshPlanner {
     }
     std::sort(arguments.begin(), arguments.end());
     arguments.emplace_back("--");
-    arguments.insert(arguments.end(), words_.rest.begin(), words_.rest.end());
+    arguments.insert(arguments.end(), parsed_.rest.begin(), parsed_.rest.end());
     return arguments;
   }
 
@@ -216,7 +216,7 @@ class SshPlanner {
   }
 
   const ConfigFile& file_;
-  const ArgumentWords& words_;
+  const ParsedArguments& parsed_;
   const StarterFacts& facts_;
   SshPlan plan_;
   std::vector<std::string> forward_variables_;
@@ -226,9 +226,9 @@ class SshPlanner {
 }  // namespace
 
 std::variant<SshPlan, UsageProblem> plan_ssh(const ConfigFile& file, const std::string& text,
-                                             const ArgumentWords& words,
+                                             const ParsedArguments& parsed,
                                              const StarterFacts& facts) {
-  return SshPlanner(file, words, facts).make(text);
+  return SshPlanner(file, parsed, facts).make(text);
 }
 
 std::string describe(const SshPlan& plan) {
@@ -236,11 +236,11 @@ std::string describe(const SshPlan& plan) {
   for (const auto& line : describe_named_nodes(plan.nodes)) text += "  " + line + "\n";
   if (plan.own) text += plan.own->name + ": on this machine\n";
   for (const auto& target : plan.targets) {
-    std::vector<std::string> words;
+    std::vector<std::string> quoted;
     for (const auto& word : ssh_command(plan.ssh, plan.settings, target.destination)) {
-      words.push_back(quoted_for_shell(word));
+      quoted.push_back(quoted_for_shell(word));
     }
-    text += target.name + ": " + join(words, " ") + "\n";
+    text += target.name + ": " + join(quoted, " ") + "\n";
   }
   std::vector<std::string> arguments;
   for (const auto& argument : plan.task.arguments) {

@@ -60,7 +60,8 @@ struct SshPlan {
 /// Returns the plan. `text` is the content of `file`. If neither arguments nor file set the
 /// security, the nodes get `facts.new_secret`.
 std::variant<SshPlan, UsageProblem> plan_ssh(const ConfigFile& file, const std::string& text,
-                                             const ArgumentWords& words, const StarterFacts& facts);
+                                             const ParsedArguments& parsed,
+                                             const StarterFacts& facts);
 
 /// Describes the start for --dry_run, without secrets and values of variables.
 std::string describe(const SshPlan& plan);

@@ -45,9 +45,9 @@ StarterFacts gather_facts(const EnvironmentLookup& environment) {
           .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal)};
 }
 
-Result read(const ArgumentWords& words, const EnvironmentLookup& environment,
+Result read(const ParsedArguments& parsed, const EnvironmentLookup& environment,
             const PlanSummary& check, bool needs_program) {
-  const auto name = value_of(words.given, "config");
+  const auto name = value_of(parsed.given, "config");
   if (!name) {
     return UsageProblem{{"--ssh: needs --config; name a file that has \"nodes\""}};
   }
@@ -58,14 +58,14 @@ Result read(const ArgumentWords& words, const EnvironmentLookup& environment,
   auto facts = gather_facts(environment);
   // This machine need not be one of the nodes.
   auto clues = gather_node_clues([](const std::string&) { return std::nullopt; });
-  clues.node_name = value_of(words.given, "node_name");
+  clues.node_name = value_of(parsed.given, "node_name");
   const auto own = find_node(std::get<ConfigFile>(file), clues);
   if (const auto* found = std::get_if<FoundNode>(&own)) {
     facts.own_node = found->index;
   } else if (clues.node_name) {
     return std::get<UsageProblem>(own);
   }
-  auto plan = plan_ssh(std::get<ConfigFile>(file), std::get<std::string>(text), words, facts);
+  auto plan = plan_ssh(std::get<ConfigFile>(file), std::get<std::string>(text), parsed, facts);
   if (const auto* problem = std::get_if<UsageProblem>(&plan)) return *problem;
   auto problems = problems_of_nodes(std::get<ConfigFile>(file), std::get<SshPlan>(plan),
                                     {.environment = environment,
@@ -74,7 +74,7 @@ Result read(const ArgumentWords& words, const EnvironmentLookup& environment,
                                      .needs_program = needs_program});
   if (!problems.empty()) return UsageProblem{std::move(problems)};
   return SshRequest{.plan = std::get<SshPlan>(std::move(plan)),
-                    .is_dry = words.given.contains(find_option("dry_run"))};
+                    .is_dry = parsed.given.contains(find_option("dry_run"))};
 }
 
 }  // namespace
@@ -83,15 +83,15 @@ std::optional<Result> read_ssh_request(const std::vector<std::string>& arguments
                                        const EnvironmentLookup& environment,
                                        const Invocation& invocation, const PlanSummary& check,
                                        bool needs_program) {
-  const auto words = read_arguments(arguments);
-  if (!words.given.contains(find_option("ssh"))) return std::nullopt;
+  const auto parsed = read_arguments(arguments);
+  if (!parsed.given.contains(find_option("ssh"))) return std::nullopt;
   for (const char* name : {"help", "version", "print_completion"}) {
-    if (words.given.contains(find_option(name))) return std::nullopt;
+    if (parsed.given.contains(find_option(name))) return std::nullopt;
   }
   if (invocation.mode != CompatMode::ddprun) {
     return UsageProblem{{"--ssh: not available as " + invocation.name}};
   }
-  return read(words, environment, check, needs_program);
+  return read(parsed, environment, check, needs_program);
 }
 
 }  // namespace ddprun::ssh

@@ -12,7 +12,7 @@ namespace {
 using namespace std::string_view_literals;
 
 struct Refusal {
-  std::string_view words;
+  std::string_view pattern;
   std::string_view meaning;  // appended to the tool's line; empty: none
 };
 
@@ -70,7 +70,7 @@ std::string problem_in(std::string_view tool_output) {
   std::string last;
   for (const auto& line : split(tool_output, '\n')) {
     for (const auto& refusal : kRefusals) {
-      if (line.find(refusal.words) == std::string::npos) continue;
+      if (line.find(refusal.pattern) == std::string::npos) continue;
       if (line.starts_with(kOwnLine)) return std::string(refusal.meaning);
       return refusal.meaning.empty() ? line : line + " " + std::string(refusal.meaning);
     }

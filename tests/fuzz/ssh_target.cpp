@@ -1,6 +1,6 @@
 #include "tests/fuzz/ssh_target.hpp"
 
-#include "launcher/report/own_words.hpp"
+#include "launcher/report/agent_line.hpp"
 #include "launcher/ssh/greeting_reader.hpp"
 #include "launcher/ssh/ssh_plan.hpp"
 #include "rendezvous/base/text.hpp"
@@ -42,13 +42,14 @@ GreetingReader::Parts read_output(std::string_view bytes, std::size_t piece) {
 }
 
 /// Standard error of a node in pieces of this size: the agent's own lines, and all other bytes.
-std::pair<std::vector<OwnWords>, std::string> read_error(std::string_view bytes, std::size_t size) {
-  std::pair<std::vector<OwnWords>, std::string> all;
-  OwnWordsReader reader(kMark);
+std::pair<std::vector<AgentLine>, std::string> read_error(std::string_view bytes,
+                                                          std::size_t size) {
+  std::pair<std::vector<AgentLine>, std::string> all;
+  AgentLineReader reader(kMark);
   for (std::size_t at = 0; at < bytes.size(); at += size) {
     for (auto& piece : reader.take(bytes.substr(at, size))) {
       if (piece.is_own) {
-        all.first.push_back(std::move(piece.words));
+        all.first.push_back(std::move(piece.line));
       } else {
         all.second += piece.bytes;
       }

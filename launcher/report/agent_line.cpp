@@ -1,4 +1,4 @@
-#include "launcher/report/own_words.hpp"
+#include "launcher/report/agent_line.hpp"
 
 #include "rendezvous/base/text.hpp"
 
@@ -12,27 +12,27 @@ namespace {
 /// Separates a line's key and text; does not occur in printable text.
 constexpr char kSeparator = '\x1f';
 
-OwnWords words_of(std::string_view line) {
-  OwnWords words;
-  if (line.empty()) return words;
-  words.kind = static_cast<OwnWords::Kind>(line.front());
+AgentLine decode_line(std::string_view line) {
+  AgentLine decoded;
+  if (line.empty()) return decoded;
+  decoded.kind = static_cast<AgentLine::Kind>(line.front());
   line.remove_prefix(1);
   const auto separator = line.find(kSeparator);
   if (separator != std::string_view::npos) {
-    words.key = line.substr(0, separator);
+    decoded.key = line.substr(0, separator);
     line.remove_prefix(separator + 1);
   }
   // The agent's host may be untrusted.
-  words.text = printable(line);
-  return words;
+  decoded.text = printable(line);
+  return decoded;
 }
 
 }  // namespace
 
-std::string marked(const std::string& mark, const OwnWords& words) {
-  auto line = mark + static_cast<char>(words.kind);
-  if (!words.key.empty()) line += words.key + kSeparator;
-  return line + words.text + "\n";
+std::string marked(const std::string& mark, const AgentLine& line) {
+  auto bytes = mark + static_cast<char>(line.kind);
+  if (!line.key.empty()) bytes += line.key + kSeparator;
+  return bytes + line.text + "\n";
 }
 
 std::string marked_report(const std::string& mark, const std::string& report) {
@@ -40,13 +40,13 @@ std::string marked_report(const std::string& mark, const std::string& report) {
   for (std::size_t begin = 0; begin < report.size();) {
     const auto end = std::min(report.find('\n', begin), report.size());
     lines +=
-        marked(mark, {.kind = OwnWords::Kind::report, .text = report.substr(begin, end - begin)});
+        marked(mark, {.kind = AgentLine::Kind::report, .text = report.substr(begin, end - begin)});
     begin = end + 1;
   }
-  return lines + marked(mark, {.kind = OwnWords::Kind::report_end});
+  return lines + marked(mark, {.kind = AgentLine::Kind::report_end});
 }
 
-std::vector<OwnWordsReader::Piece> OwnWordsReader::take(std::string_view bytes) {
+std::vector<AgentLineReader::Piece> AgentLineReader::take(std::string_view bytes) {
   std::vector<Piece> pieces;
   const auto whole = std::exchange(held_, {}).append(bytes);
   std::string_view rest = whole;
@@ -64,14 +64,14 @@ std::vector<OwnWordsReader::Piece> OwnWordsReader::take(std::string_view bytes) 
       break;
     } else {
       const auto line = rest.substr(mark_.size(), newline - mark_.size());
-      pieces.push_back({.is_own = true, .words = words_of(line)});
+      pieces.push_back({.is_own = true, .line = decode_line(line)});
       rest.remove_prefix(newline + 1);
     }
   }
   return pieces;
 }
 
-std::string OwnWordsReader::finish() {
+std::string AgentLineReader::finish() {
   return std::exchange(held_, {});
 }
 

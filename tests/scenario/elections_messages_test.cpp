@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-namespace elections_words_test {
+namespace elections_messages_test {
 
 using namespace ddprun::test;
 
@@ -43,4 +43,4 @@ TEST_SUITE("election messages") {
   }
 }
 
-}  // namespace elections_words_test
+}  // namespace elections_messages_test

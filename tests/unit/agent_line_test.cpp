@@ -1,30 +1,30 @@
 // Separates an agent's own lines from the output of its workers in the same stream.
-#include "launcher/report/own_words.hpp"
+#include "launcher/report/agent_line.hpp"
 
 #include "launcher/ssh/final_reports.hpp"
 #include "launcher/ssh/repeated_lines.hpp"
 
 #include <doctest/doctest.h>
 
-namespace own_words_test {
+namespace agent_line_test {
 
 using namespace ddprun;
 using namespace ddprun::ssh;
 
 namespace {
 
-using Kind = OwnWords::Kind;
-using Piece = OwnWordsReader::Piece;
+using Kind = AgentLine::Kind;
+using Piece = AgentLineReader::Piece;
 
 const std::string kMark =
     "\x1e"
     "0123";
 
-const OwnWords kLine = {.kind = Kind::line, .text = "12:00 node a: ready", .key = "ready"};
+const AgentLine kLine = {.kind = Kind::line, .text = "12:00 node a: ready", .key = "ready"};
 
 /// Returns the result for bytes in pieces of this size; pieces of others are joined.
 std::vector<Piece> read(const std::string& bytes, std::size_t size) {
-  OwnWordsReader reader(kMark);
+  AgentLineReader reader(kMark);
   std::vector<Piece> all;
   const auto add = [&](const Piece& piece) {
     if (!piece.is_own && !all.empty() && !all.back().is_own) {
@@ -42,68 +42,67 @@ std::vector<Piece> read(const std::string& bytes, std::size_t size) {
 
 }  // namespace
 
-TEST_SUITE("own words") {
-  TEST_CASE("own words: marked lines are separated in pieces of any size") {
-    const OwnWords refusal = {.kind = Kind::refusal, .text = "x: no such file"};
+TEST_SUITE("agent line") {
+  TEST_CASE("agent line: marked lines are separated in pieces of any size") {
+    const AgentLine refusal = {.kind = Kind::refusal, .text = "x: no such file"};
     const auto bytes = "one\ntwo" + std::string("\n") + marked(kMark, kLine) + "three\n" +
                        marked(kMark, refusal) + marked(kMark, kLine) +
                        "\x1e"
                        "012x\nend";
     const std::vector<Piece> expected = {{.bytes = "one\ntwo\n"},
-                                         {.is_own = true, .words = kLine},
+                                         {.is_own = true, .line = kLine},
                                          {.bytes = "three\n"},
-                                         {.is_own = true, .words = refusal},
-                                         {.is_own = true, .words = kLine},
+                                         {.is_own = true, .line = refusal},
+                                         {.is_own = true, .line = kLine},
                                          {.bytes = "\x1e"
                                                    "012x\nend"}};
     for (const std::size_t size : {1, 2, 3, 5, 7, 1000}) CHECK(read(bytes, size) == expected);
   }
 
-  TEST_CASE("own words: a mark counts even after the beginning of another line") {
-    const OwnWords exit = {.kind = Kind::agent_exit, .text = "-9"};
+  TEST_CASE("agent line: a mark counts even after the beginning of another line") {
+    const AgentLine exit = {.kind = Kind::agent_exit, .text = "-9"};
     for (const std::size_t size : {1, 2, 3, 5, 7, 1000}) {
-      CHECK(
-          read("hal" + marked(kMark, exit) + "x\n", size) ==
-          std::vector<Piece>{{.bytes = "hal"}, {.is_own = true, .words = exit}, {.bytes = "x\n"}});
+      CHECK(read("hal" + marked(kMark, exit) + "x\n", size) ==
+            std::vector<Piece>{{.bytes = "hal"}, {.is_own = true, .line = exit}, {.bytes = "x\n"}});
     }
   }
 
-  TEST_CASE("own words: a line with another mark is output of a worker") {
+  TEST_CASE("agent line: a line with another mark is output of a worker") {
     const std::string text =
         "\x1e"
         "9999Lno\n";
     CHECK(read(text, 3) == std::vector<Piece>{{.bytes = text}});
   }
 
-  TEST_CASE("own words: the beginning of a marked line is returned at the end of the stream") {
+  TEST_CASE("agent line: the beginning of a marked line is returned at the end of the stream") {
     CHECK(read(kMark.substr(0, 3), 1) == std::vector<Piece>{{.bytes = kMark.substr(0, 3)}});
     CHECK(read(kMark + "Lhalf", 2) == std::vector<Piece>{{.bytes = kMark + "Lhalf"}});
   }
 
-  TEST_CASE("own words: a marked line that is too long is not held back") {
-    OwnWordsReader reader(kMark);
+  TEST_CASE("agent line: a marked line that is too long is not held back") {
+    AgentLineReader reader(kMark);
     const auto pieces = reader.take(kMark + std::string(kOwnLineBytesMax, 'x'));
     REQUIRE(pieces.size() == 1);
     CHECK_FALSE(pieces[0].is_own);
-    CHECK(reader.take("y\n" + marked(kMark, kLine)).back().words == kLine);
+    CHECK(reader.take("y\n" + marked(kMark, kLine)).back().line == kLine);
   }
 
-  TEST_CASE("own words: control characters of an agent are escaped") {
+  TEST_CASE("agent line: control characters of an agent are escaped") {
     const auto bytes = kMark + "L12:00 \x1b]0;title\a\u009b2J\xff\n";
-    const OwnWords expected = {.text = "12:00 \\x1b]0;title\\x07\\xc2\\x9b2J\\xff"};
-    CHECK(read(bytes, 5) == std::vector<Piece>{{.is_own = true, .words = expected}});
+    const AgentLine expected = {.text = "12:00 \\x1b]0;title\\x07\\xc2\\x9b2J\\xff"};
+    CHECK(read(bytes, 5) == std::vector<Piece>{{.is_own = true, .line = expected}});
   }
 
-  TEST_CASE("own words: a report is delimited") {
+  TEST_CASE("agent line: a report is delimited") {
     const auto pieces = read(marked_report(kMark, "a\n\nb\n"), 4);
     REQUIRE(pieces.size() == 4);
-    CHECK(pieces[1].words == OwnWords{.kind = Kind::report});
-    CHECK(pieces[2].words == OwnWords{.kind = Kind::report, .text = "b"});
-    CHECK(pieces[3].words == OwnWords{.kind = Kind::report_end});
+    CHECK(pieces[1].line == AgentLine{.kind = Kind::report});
+    CHECK(pieces[2].line == AgentLine{.kind = Kind::report, .text = "b"});
+    CHECK(pieces[3].line == AgentLine{.kind = Kind::report_end});
   }
 
-  TEST_CASE("own words: without a mark all lines are output of workers") {
-    OwnWordsReader reader("");
+  TEST_CASE("agent line: without a mark all lines are output of workers") {
+    AgentLineReader reader("");
     CHECK(reader.take("a\nb") == std::vector<Piece>{{.bytes = "a\nb"}});
   }
 }
@@ -210,4 +209,4 @@ TEST_SUITE("final reports of nodes") {
   }
 }
 
-}  // namespace own_words_test
+}  // namespace agent_line_test

@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-namespace nodes_words_test {
+namespace nodes_messages_test {
 
 using namespace ddprun::test;
 
@@ -315,4 +315,4 @@ TEST_SUITE("node messages") {
   }
 }
 
-}  // namespace nodes_words_test
+}  // namespace nodes_messages_test

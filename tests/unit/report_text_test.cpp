@@ -14,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-namespace report_words_test {
+namespace report_text_test {
 
 using namespace ddprun;
 using namespace ddprun::test;
@@ -177,4 +177,4 @@ TEST_SUITE("text") {
   }
 }
 
-}  // namespace report_words_test
+}  // namespace report_text_test

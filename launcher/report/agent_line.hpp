@@ -14,7 +14,7 @@ namespace ddprun {
 /// Maximum length of a marked line, far above the longest. Longer ones count as a worker's.
 inline constexpr std::size_t kOwnLineBytesMax = 1U << 20;
 
-struct OwnWords {
+struct AgentLine {
   /// Kinds of lines. The values are the letters that encode them.
   enum class Kind : char {
     line = 'L',        ///< console line; `key` is the message without time and node
@@ -27,27 +27,27 @@ struct OwnWords {
   std::string text{};  ///< text without newline; printable() when read
   std::string key{};
 
-  bool operator==(const OwnWords&) const = default;
+  bool operator==(const AgentLine&) const = default;
 };
 
-/// Returns the line to write, with a newline. REQUIRES: `words` are printable.
-std::string marked(const std::string& mark, const OwnWords& words);
+/// Returns the line to write, with a newline. REQUIRES: text and key are printable.
+std::string marked(const std::string& mark, const AgentLine& line);
 
 /// Returns the lines of a report and its end.
 std::string marked_report(const std::string& mark, const std::string& report);
 
 /// Separates the lines of an agent from other bytes in one stream.
-class OwnWordsReader {
+class AgentLineReader {
  public:
   struct Piece {
     bool is_own = false;
     std::string bytes{};  ///< bytes of other processes, not always whole lines
-    OwnWords words{};     ///< line of the agent
+    AgentLine line{};     ///< line of the agent
 
     bool operator==(const Piece&) const = default;
   };
 
-  explicit OwnWordsReader(std::string mark) : mark_(std::move(mark)) {}
+  explicit AgentLineReader(std::string mark) : mark_(std::move(mark)) {}
 
   /// Returns the pieces of `bytes`. Also recognises marks within a line, because the process that
   /// wrote the beginning of the line may have been killed.
