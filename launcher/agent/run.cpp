@@ -280,7 +280,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
 
   void act(const Disconnect&) { link_->disconnect(); }
 
-  void act(const Send& say) { link_->send(say.message); }
+  void act(const Send& send) { link_->send(send.message); }
 
   void act(const StartWorkers& start) {
     asio::co_spawn(context_.executor, run_attempt(shared_from_this(), start.round),

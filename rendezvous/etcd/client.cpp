@@ -158,8 +158,8 @@ std::unique_ptr<security::TlsSession> Client::session_with(const StoreEndpoint& 
   return tls_ ? std::make_unique<security::TlsSession>(tls_, endpoint.host) : nullptr;
 }
 
-asio::awaitable<Client::Answer> Client::ask_endpoint(std::size_t index, const char* path,
-                                                     std::string body, Deadline deadline) {
+asio::awaitable<Client::Answer> Client::call_endpoint(std::size_t index, const char* path,
+                                                      std::string body, Deadline deadline) {
   const StoreEndpoint endpoint = endpoints_[index];
   const auto name = "etcd at " + to_string(endpoint) + ": ";
   const auto connected = co_await membership::connect_to(endpoint, deadline);
@@ -180,14 +180,15 @@ asio::awaitable<Client::Answer> Client::ask_endpoint(std::size_t index, const ch
   co_return Answer{status, name + error_in(status, parser.get().body())};
 }
 
-asio::awaitable<Client::Answer> Client::ask(const char* path, std::string body, Deadline deadline) {
+asio::awaitable<Client::Answer> Client::call(const char* path, std::string body,
+                                             Deadline deadline) {
   Answer answer;
   const auto first = preferred_;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
     const auto index = (first + i) % endpoints_.size();
     const auto limit = share_of(deadline, endpoints_.size() - i);
-    auto asking = ask_endpoint(index, path, body, limit);
-    answer = co_await std::move(asking);
+    auto pending = call_endpoint(index, path, body, limit);
+    answer = co_await std::move(pending);
     if (answer.status == 0 || answer.status >= kServerErrors) continue;
     preferred_ = index;
     break;
@@ -196,30 +197,30 @@ asio::awaitable<Client::Answer> Client::ask(const char* path, std::string body, 
 }
 
 asio::awaitable<Result<Lease>> Client::grant(std::chrono::seconds time, Deadline deadline) {
-  auto asking = ask("/v3/lease/grant", lease_request(time), deadline);
-  const auto answer = co_await std::move(asking);
+  auto pending = call("/v3/lease/grant", lease_request(time), deadline);
+  const auto answer = co_await std::move(pending);
   if (answer.status != kOk) co_return Problem{answer.text};
   co_return parse_lease(answer.text);
 }
 
 asio::awaitable<Result<std::chrono::seconds>> Client::renew(LeaseId lease, Deadline deadline) {
-  auto asking = ask("/v3/lease/keepalive", renewal_request(lease), deadline);
-  const auto answer = co_await std::move(asking);
+  auto pending = call("/v3/lease/keepalive", renewal_request(lease), deadline);
+  const auto answer = co_await std::move(pending);
   if (answer.status != kOk) co_return Problem{answer.text};
   co_return parse_renewal(answer.text);
 }
 
 asio::awaitable<Result<TransactionAnswer>> Client::commit(Transaction transaction,
                                                           Deadline deadline) {
-  auto asking = ask("/v3/kv/txn", transaction_request(transaction), deadline);
-  const auto answer = co_await std::move(asking);
+  auto pending = call("/v3/kv/txn", transaction_request(transaction), deadline);
+  const auto answer = co_await std::move(pending);
   if (answer.status != kOk) co_return Problem{answer.text};
   co_return parse_transaction(answer.text);
 }
 
 asio::awaitable<void> Client::revoke(LeaseId lease, Deadline deadline) {
-  auto asking = ask("/v3/lease/revoke", revocation_request(lease), deadline);
-  co_await std::move(asking);
+  auto pending = call("/v3/lease/revoke", revocation_request(lease), deadline);
+  co_await std::move(pending);
 }
 
 asio::awaitable<bool> Client::wait_for_change(Range range, Revision first, Deadline deadline) {

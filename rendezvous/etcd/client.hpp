@@ -57,9 +57,9 @@ class Client {
     std::string text;     ///< body, or the problem if there is no answer
   };
   std::unique_ptr<security::TlsSession> session_with(const StoreEndpoint& endpoint) const;
-  boost::asio::awaitable<Answer> ask(const char* path, std::string body, Deadline deadline);
-  boost::asio::awaitable<Answer> ask_endpoint(std::size_t index, const char* path, std::string body,
-                                              Deadline deadline);
+  boost::asio::awaitable<Answer> call(const char* path, std::string body, Deadline deadline);
+  boost::asio::awaitable<Answer> call_endpoint(std::size_t index, const char* path,
+                                               std::string body, Deadline deadline);
 
   boost::asio::any_io_executor executor_;
   std::vector<StoreEndpoint> endpoints_;

@@ -46,8 +46,8 @@ std::chrono::milliseconds NodeLease::length() const {
   return granted_ - granted_ / kMarginOfLease;
 }
 
-void NodeLease::renew(Time asked) {
-  granted_end_ = granted_.count() == 0 ? Time::max() : asked + length();
+void NodeLease::renew(Time sent) {
+  granted_end_ = granted_.count() == 0 ? Time::max() : sent + length();
 }
 
 void NodeLease::plan_heartbeat(Time now) {

@@ -40,7 +40,7 @@ class NodeLease {
   std::chrono::milliseconds length() const;
 
  private:
-  void renew(Time asked);
+  void renew(Time sent);
   void plan_heartbeat(Time now);
 
   std::chrono::milliseconds granted_{0};

@@ -16,22 +16,22 @@ struct CountWork {
   const StoreTable& table;
   std::size_t work_max;
 
-  template <typename Asked>
-  std::size_t operator()(const Asked& asked) const {
-    if constexpr (requires { asked.keys; }) {
-      return 1 + of_all(asked.keys);
-    } else if constexpr (requires { asked.pairs; }) {
-      return 1 + of_all(asked.pairs);
-    } else if constexpr (requires { asked.value; }) {
-      return 1 + table.work_of_change(asked.key, asked.value.size());
-    } else if constexpr (requires { asked.desired; }) {
-      return 1 + table.work_of_change(asked.key, asked.desired.size());
-    } else if constexpr (requires { asked.bytes; }) {
-      return 1 + table.work_of_change(asked.key, asked.bytes.size());
-    } else if constexpr (requires { asked.key; }) {
-      return 1 + table.work_of_change(asked.key, 0);
+  template <typename Operation>
+  std::size_t operator()(const Operation& operation) const {
+    if constexpr (requires { operation.keys; }) {
+      return 1 + of_all(operation.keys);
+    } else if constexpr (requires { operation.pairs; }) {
+      return 1 + of_all(operation.pairs);
+    } else if constexpr (requires { operation.value; }) {
+      return 1 + table.work_of_change(operation.key, operation.value.size());
+    } else if constexpr (requires { operation.desired; }) {
+      return 1 + table.work_of_change(operation.key, operation.desired.size());
+    } else if constexpr (requires { operation.bytes; }) {
+      return 1 + table.work_of_change(operation.key, operation.bytes.size());
+    } else if constexpr (requires { operation.key; }) {
+      return 1 + table.work_of_change(operation.key, 0);
     } else {
-      return 1 + (std::is_same_v<Asked, wire::ListKeys> ? table.number_of_keys() : 0);
+      return 1 + (std::is_same_v<Operation, wire::ListKeys> ? table.number_of_keys() : 0);
     }
   }
 

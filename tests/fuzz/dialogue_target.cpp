@@ -67,7 +67,7 @@ Reaction react_as_agent(std::string_view bytes, std::size_t piece) {
 void face_coordinator(std::string_view bytes) {
   const auto reaction = react_as_coordinator(bytes, bytes.size() + 1);
   require(reaction == react_as_coordinator(bytes, 3), "pieces mean what the whole means");
-  require(reaction.messages == 0, "nothing of a stranger is heard");
+  require(reaction.messages == 0, "no message of an unauthenticated peer is delivered");
   constexpr std::size_t kRefusalBytesMax = 256;
   require(reaction.sent.size() <= kRefusalBytesMax, "a stranger gets little");
 }
@@ -75,15 +75,16 @@ void face_coordinator(std::string_view bytes) {
 void face_agent(std::string_view bytes) {
   const auto reaction = react_as_agent(bytes, bytes.size() + 1);
   require(reaction == react_as_agent(bytes, 3), "pieces mean what the whole means");
-  require(reaction.messages <= 1, "a stranger is heard once");
+  require(reaction.messages <= 1, "at most one message of an unauthenticated peer is delivered");
   require(reaction.sent.find_first_not_of('\0') == std::string::npos,
           "a stranger learns nothing from an agent");
 }
 
 /// Returns true if the messages are a prefix of those sent.
 template <typename Message>
-bool is_beginning(const std::vector<Message>& heard, const std::vector<Message>& said) {
-  return heard.size() <= said.size() && std::equal(heard.begin(), heard.end(), said.begin());
+bool is_beginning(const std::vector<Message>& received, const std::vector<Message>& sent) {
+  return received.size() <= sent.size() &&
+         std::equal(received.begin(), received.end(), sent.begin());
 }
 
 void tamper(std::string_view changes) {
@@ -111,10 +112,12 @@ void tamper(std::string_view changes) {
     for (const auto& message : by_coordinator) dialogues.coordinator.send(message);
   }
   dialogues.run();
-  require(is_beginning(dialogues.said_by_agent, by_agent), "the coordinator hears what was said");
-  const auto& heard = dialogues.said_by_coordinator;
-  const bool is_refused = heard.size() == 1 && std::holds_alternative<Refused>(heard[0]);
-  require(is_refused || is_beginning(heard, by_coordinator), "the agent hears what was said");
+  require(is_beginning(dialogues.sent_by_agent, by_agent),
+          "the coordinator receives the sent messages");
+  const auto& received = dialogues.sent_by_coordinator;
+  const bool is_refused = received.size() == 1 && std::holds_alternative<Refused>(received[0]);
+  require(is_refused || is_beginning(received, by_coordinator),
+          "the agent receives the sent messages");
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ std::optional<bool> watch(std::string_view text, std::size_t piece) {
   std::size_t taken = 0;
   for (std::size_t size = 0; size < text.size();) {
     size = std::min(size + piece, text.size());
-    if (const auto told = read_watch(text.substr(0, size), taken)) return told;
+    if (const auto change = read_watch(text.substr(0, size), taken)) return change;
     require(taken <= size, "no more is taken than has come");
   }
   return std::nullopt;
@@ -122,8 +122,8 @@ std::optional<bool> watch(std::string_view text, std::size_t piece) {
 
 void read_error(std::string_view text) {
   for (const unsigned status : {404U, 503U}) {
-    const auto told = error_in(status, text);
-    require(told.size() <= kProblemBytesMax, "an error is told in few words");
+    const auto error = error_in(status, text);
+    require(error.size() <= kProblemBytesMax, "the text of an error is bounded");
   }
 }
 

@@ -24,7 +24,7 @@ void run_flights(std::span<const std::uint8_t> input) {
         require(group.flights.size() <= kGroupCallsMax, "calls are bounded");
     }
     for (const auto& stalled : find_stalled_collectives(ended->flights))
-      require(!describe(stalled).front().empty(), "there is something to say of it");
+      require(!describe(stalled).front().empty(), "a stalled collective has a description");
   }
 }
 

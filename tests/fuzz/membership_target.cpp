@@ -17,24 +17,24 @@ namespace {
 using namespace membership;
 
 template <typename Message>
-struct Heard {
+struct Received {
   std::vector<Message> messages{};
   bool is_malformed = false;
 
-  bool operator==(const Heard&) const = default;
+  bool operator==(const Received&) const = default;
 };
 
 template <typename Message>
-Heard<Message> on_message(std::string_view bytes, std::size_t piece) {
+Received<Message> on_message(std::string_view bytes, std::size_t piece) {
   MessageReader<Message> reader;
-  Heard<Message> heard;
+  Received<Message> received;
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
     reader.feed(bytes.substr(at, piece));
-    while (auto message = reader.next()) heard.messages.push_back(std::move(*message));
+    while (auto message = reader.next()) received.messages.push_back(std::move(*message));
   }
-  heard.is_malformed = reader.is_malformed();
-  require(heard.is_malformed == !reader.problem().empty(), "malformed bytes have a problem");
-  return heard;
+  received.is_malformed = reader.is_malformed();
+  require(received.is_malformed == !reader.problem().empty(), "malformed bytes have a problem");
+  return received;
 }
 
 template <typename Message>

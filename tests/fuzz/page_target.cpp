@@ -54,11 +54,11 @@ void look(const ControlPage& page) {
     const auto& flights = ranks.back().worker;
     require(flights.groups.size() <= kFlightGroupsMax, "groups are bounded");
     require(flights.unrecorded_groups >= 0, "counts are not negative");
-    require(!flights.damage || flights.groups.empty(), "nothing is told of a damaged record");
+    require(!flights.damage || flights.groups.empty(), "a damaged record has no groups");
     for (const auto& group : flights.groups) check(group);
   }
   for (const auto& stalled : find_stalled_collectives(ranks))
-    require(!describe(stalled).front().empty(), "there is something to say of it");
+    require(!describe(stalled).front().empty(), "a stalled collective has a description");
   std::string bytes;
   append_message(bytes, membership::NodeMessage(membership::WorkersEnded{.flights = ranks}));
   membership::MessageReader<membership::NodeMessage> reader;

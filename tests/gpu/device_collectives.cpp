@@ -137,7 +137,7 @@ std::string launch_graph(ProcessGroup& group, Device device) {
          std::to_string(static_cast<long>(took.count() / kLaunches)) + " us a launch";
 }
 
-std::string hear_of_death(ProcessGroup& group, Device device, bool is_in_graph) {
+std::string await_failure(ProcessGroup& group, Device device, bool is_in_graph) {
   constexpr std::size_t kBytes = 1 << 20;
   const auto memory = allocate_on_device(kBytes);
   const Buffer buffer = floats_on(device, memory, kBytes);
@@ -170,9 +170,9 @@ int work(const WorkerEnv& env, const std::vector<std::string>& arguments) {
   std::string line;
   if (what == "check") line = compare(group, device, std::stoi(arguments.at(1)));
   if (what == "time") line = time_all_reduce(group, device, std::stoull(arguments.at(1)));
-  if (what == "death") line = hear_of_death(group, device, false);
+  if (what == "death") line = await_failure(group, device, false);
   if (what == "graph") line = launch_graph(group, device);
-  if (what == "graph_death") line = hear_of_death(group, device, true);
+  if (what == "graph_death") line = await_failure(group, device, true);
   if (group.rank() == 0 && !line.empty()) std::printf("%s\n", line.c_str());
   return 0;
 }

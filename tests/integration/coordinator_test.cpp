@@ -129,7 +129,7 @@ std::optional<CoordinatorMessage> on_message(const RawClient& client) {
 
 /// Nodes that wait for others are notified at times.
 template <typename Message>
-bool hears(const RawClient& client) {
+bool receives(const RawClient& client) {
   auto message = on_message(client);
   while (message && std::holds_alternative<Waiting>(*message)) message = on_message(client);
   return message && std::holds_alternative<Message>(*message);
@@ -140,11 +140,11 @@ void form_a_round(Rendezvous& rendezvous) {
   const auto first = rendezvous.connect();
   const auto second = rendezvous.connect();
   first.send(kOpening + bytes_of(join_as("a")));
-  REQUIRE(hears<Welcome>(first));
+  REQUIRE(receives<Welcome>(first));
   second.send(kOpening + bytes_of(join_as("b")));
-  REQUIRE(hears<Welcome>(second));
-  CHECK(hears<RoundFormed>(first));
-  CHECK(hears<RoundFormed>(second));
+  REQUIRE(receives<Welcome>(second));
+  CHECK(receives<RoundFormed>(first));
+  CHECK(receives<RoundFormed>(second));
 }
 
 }  // namespace
@@ -189,7 +189,7 @@ TEST_SUITE("coordinator") {
     for (const char byte : kOpening + bytes_of(join_as("slow"))) {
       client.send(std::string(1, byte));
     }
-    CHECK(hears<Welcome>(client));
+    CHECK(receives<Welcome>(client));
     CHECK(rendezvous.warnings().empty());
   }
 
@@ -248,7 +248,7 @@ TEST_SUITE("coordinator") {
     Rendezvous rendezvous(settings);
     const auto silent = rendezvous.connect();
     silent.send(kOpening + bytes_of(join_as("silent")));
-    CHECK(hears<Welcome>(silent));
+    CHECK(receives<Welcome>(silent));
     while (on_message(silent)) continue;
     CHECK(silent.is_closed_by_server());
     form_a_round(rendezvous);
@@ -259,7 +259,7 @@ TEST_SUITE("coordinator") {
     const auto first = rendezvous.connect();
     const auto second = rendezvous.connect();
     first.send(kOpening + bytes_of(join_as("a")));
-    REQUIRE(hears<Welcome>(first));
+    REQUIRE(receives<Welcome>(first));
     second.send(kOpening + bytes_of(join_as("b")));
     const auto failure = rendezvous.await_end();
     REQUIRE(failure);

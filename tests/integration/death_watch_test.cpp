@@ -95,10 +95,10 @@ TEST_SUITE("death watch") {
   TEST_CASE("death watch: reports changes made before watching started") {
     const auto page = control::ControlPage::create(1);
     page.wake();
-    std::promise<void> told;
+    std::promise<void> notified;
     const DeathWatch watch(
-        page, {::getpid()}, [](int, const auto&) {}, [&] { told.set_value(); });
-    CHECK(told.get_future().wait_for(20s) == std::future_status::ready);
+        page, {::getpid()}, [](int, const auto&) {}, [&] { notified.set_value(); });
+    CHECK(notified.get_future().wait_for(20s) == std::future_status::ready);
   }
 
   TEST_CASE("death watch: random writes of a worker neither occupy nor delay it") {
@@ -134,15 +134,15 @@ TEST_SUITE("death watch") {
     auto& phase = *reinterpret_cast<std::atomic<std::uint32_t>*>(
         static_cast<char*>(page.worker_area(0)) + sizeof(pthread_mutex_t));
     const std::uint32_t valid = phase.exchange(99);
-    std::promise<std::optional<std::string>> told;
+    std::promise<std::optional<std::string>> reported;
     const DeathWatch watch(
         page, {::getpid()},
         [&](int, std::optional<std::string> damage) {
           phase = valid;
-          told.set_value(std::move(damage));
+          reported.set_value(std::move(damage));
         },
         [] {});
-    auto damage = told.get_future();
+    auto damage = reported.get_future();
     REQUIRE(damage.wait_for(20s) == std::future_status::ready);
     CHECK(damage.get() == "phase 99");
     CHECK_FALSE(page.damage(0));

@@ -35,7 +35,7 @@ const std::string kOfParent =
 std::string in_child(const std::function<std::string()>& body) {
   RankProcesses child(1, [&](int) { return body(); });
   const RankEnd end = child.wait(0);
-  return end.exited_with(0) ? end.said : "ended with status " + std::to_string(end.status);
+  return end.exited_with(0) ? end.output : "ended with status " + std::to_string(end.status);
 }
 
 /// Returns the output of the child of a rank with a pending call, if the call has the right sum
@@ -52,7 +52,7 @@ std::string fork_within_call(const StoreEndpoint& endpoint, int rank, const std:
   if (rank == 1) store.get("rank 0 has forked", deadline);
   std::optional<Work> work(group->all_reduce(buffer));
   if (rank == 1) work->wait();
-  std::string said = in_child([&] {
+  std::string failures_in_child = in_child([&] {
     std::string failures = describe_failure([&] { group->barrier().wait(); });
     if (rank == 0 && describe_failure([&] { work->wait(); }) != failures)
       return std::string("waited");
@@ -66,7 +66,7 @@ std::string fork_within_call(const StoreEndpoint& endpoint, int rank, const std:
   if (rank == 0) store.set("rank 0 has forked", "", deadline);
   work->wait();
   group->barrier().wait();
-  return sum == 2 ? said : "wrong sum " + std::to_string(sum);
+  return sum == 2 ? failures_in_child : "wrong sum " + std::to_string(sum);
 }
 
 }  // namespace
@@ -84,16 +84,16 @@ TEST_SUITE("forked child") {
       store.connect().erase("rank 0 has forked", Deadline::after(60s));
       RankProcesses ranks(
           2, [&](int rank) { return fork_within_call(store.endpoint(), rank, backend); });
-      for (const int rank : {0, 1}) CHECK(ranks.wait(rank).said == kOfParent);
+      for (const int rank : {0, 1}) CHECK(ranks.wait(rank).output == kOfParent);
     }
   }
 
   TEST_CASE("fork: the child of a process with ranks as threads cannot use their groups") {
     auto groups = ProcessGroup::create_in_process(2);
     CHECK(in_child([&] {
-            const auto said = describe_failure([&] { groups[0].barrier().wait(); });
+            const auto message = describe_failure([&] { groups[0].barrier().wait(); });
             groups.clear();
-            return said;
+            return message;
           }) == kOfParent);
     const Work first = groups[0].barrier();
     groups[1].barrier().wait();
@@ -116,10 +116,10 @@ TEST_SUITE("forked child") {
     }
     CHECK(in_child([&] {
             reducers[0]->ready(0);
-            const auto said = describe_failure([&] { reducers[0]->finish(); });
+            const auto message = describe_failure([&] { reducers[0]->finish(); });
             reducers.clear();
             groups.clear();
-            return said;
+            return message;
           }) == kOfParent);
     for (auto& reducer : reducers) reducer->ready(0);
     for (auto& reducer : reducers) reducer->finish();
@@ -130,14 +130,15 @@ TEST_SUITE("forked child") {
     const StoreProcess server;
     std::optional store(server.connect());
     const auto deadline = Deadline::after(60s);
-    const auto said = in_child([&] {
+    const auto message = in_child([&] {
       std::string failure = describe_failure([&] { store->set("key", "child", deadline); });
       store.reset();
       return failure;
     });
-    CHECK(said == "usage: store at 127.0.0.1:" + std::to_string(server.endpoint().port) +
-                      ": the connection belongs to the parent of this process; connect a store in "
-                      "the forked child");
+    CHECK(message ==
+          "usage: store at 127.0.0.1:" + std::to_string(server.endpoint().port) +
+              ": the connection belongs to the parent of this process; connect a store in "
+              "the forked child");
     store->set("key", "parent", deadline);
     CHECK(store->get("key", deadline) == "parent");
   }
@@ -151,13 +152,13 @@ TEST_SUITE("forked child") {
     std::optional batch(loader->next());
     std::optional<ReplicaThreads> replicas(2);
     CHECK(in_child([&] {
-            const auto said = describe_failure([&] { loader->next(); }) + "\n" +
-                              describe_failure([&] { replicas->apply([](Replica&) {}); });
+            const auto message = describe_failure([&] { loader->next(); }) + "\n" +
+                                 describe_failure([&] { replicas->apply([](Replica&) {}); });
             batch.reset();
             loader.reset();
             replicas.reset();
             groups.clear();
-            return said;
+            return message;
           }) ==
           "usage: data loader: it belongs to the parent of this process; make a loader in the "
           "forked child\nusage: DataParallel: it belongs to the parent of this process; make one "
@@ -170,15 +171,15 @@ TEST_SUITE("forked child") {
     const TemporaryFolder folder;
     std::optional<CheckpointDirectory> checkpoints(folder.path());
     checkpoints->save({.step = 1, .sections = {}});
-    const auto said = in_child([&] {
+    const auto message = in_child([&] {
       std::string failure =
           describe_failure([&] { checkpoints->save({.step = 2, .sections = {}}); });
       checkpoints.reset();
       return failure;
     });
-    CHECK(said == "usage: checkpoint directory " + folder.path().string() +
-                      ": its lock belongs to the parent of this process; save checkpoints there "
-                      "only");
+    CHECK(message == "usage: checkpoint directory " + folder.path().string() +
+                         ": its lock belongs to the parent of this process; save checkpoints there "
+                         "only");
     checkpoints->save({.step = 3, .sections = {}});
   }
 }

@@ -34,13 +34,13 @@ GroupOptions gloo_group(Deadline::Duration timeout = 60s) {
 }
 
 /// Error of a thread that waits for `work` when the group is aborted.
-std::string said_to_who_waits(ProcessGroup& group, const Work& work) {
-  std::string said;
-  std::thread waiter([&] { said = describe_failure([&] { work.wait(); }); });
+std::string error_of_waiter(ProcessGroup& group, const Work& work) {
+  std::string message;
+  std::thread waiter([&] { message = describe_failure([&] { work.wait(); }); });
   await_threads_at_rest();
   group.abort("enough");
   waiter.join();
-  return said;
+  return message;
 }
 
 }  // namespace
@@ -67,8 +67,8 @@ TEST_SUITE("gloo group") {
         group.barrier().wait();
         return refusal;
       });
-      CHECK(ranks.wait(0).said.empty());
-      CHECK(ranks.wait(1).said ==
+      CHECK(ranks.wait(0).output.empty());
+      CHECK(ranks.wait(1).output ==
             "usage: process group \"default\": the ranks' backends differ (rank 1 with " + second +
                 ", rank 0 with " + first + "); request the same one on all ranks");
       auto client = Store::connect(store.endpoint(), Deadline::after(60s));
@@ -94,8 +94,8 @@ TEST_SUITE("gloo group") {
       group.barrier().wait();
       return std::string("ok");
     });
-    CHECK(ranks.wait(0).said == "ok");
-    CHECK(ranks.wait(1).said == "ok");
+    CHECK(ranks.wait(0).output == "ok");
+    CHECK(ranks.wait(1).output == "ok");
   }
 
   TEST_CASE("gloo: random calls of 1 to 5 ranks equal the serial results") {
@@ -109,7 +109,7 @@ TEST_SUITE("gloo group") {
         auto group = ProcessGroup::create(make_env(store.endpoint(), rank, size), gloo_group());
         return RandomCalls(group, seed, {}, Arithmetic::in_any_order).run(60);
       });
-      for (int rank = 0; rank < size; ++rank) CHECK(ranks.wait(rank).said == "ok");
+      for (int rank = 0; rank < size; ++rank) CHECK(ranks.wait(rank).output == "ok");
     }
     // Each group has deleted its keys: otherwise the next one of its name could not connect.
     CHECK(store.connect().number_of_keys(Deadline::after(60s)) == 0);
@@ -126,10 +126,10 @@ TEST_SUITE("gloo group") {
       return describe_failure([&] { group.all_reduce(as_buffer(values.data(), 1000)).wait(); });
     });
     for (const int rank : {0, 2}) {
-      const auto said = ranks.wait(rank).said;
-      CAPTURE(said);
-      CHECK(said.find("peer -1: ") == 0);
-      CHECK(said.find("(during all_reduce(1000 x float32, sum), collective 1 of group") !=
+      const auto message = ranks.wait(rank).output;
+      CAPTURE(message);
+      CHECK(message.find("peer -1: ") == 0);
+      CHECK(message.find("(during all_reduce(1000 x float32, sum), collective 1 of group") !=
             std::string::npos);
     }
   }
@@ -144,10 +144,10 @@ TEST_SUITE("gloo group") {
       float value = 1;
       return describe_failure([&] { group.all_reduce(as_buffer(&value, 1)).wait(); });
     });
-    const auto said = ranks.wait(0).said;
-    CAPTURE(said);
-    CHECK(said.find("timeout: all_reduce(1 x float32, sum), collective 1 of group \"default\": ") ==
-          0);
+    const auto message = ranks.wait(0).output;
+    CAPTURE(message);
+    CHECK(message.find(
+              "timeout: all_reduce(1 x float32, sum), collective 1 of group \"default\": ") == 0);
   }
 
   TEST_CASE("gloo: an abort ends a pending call") {
@@ -160,10 +160,10 @@ TEST_SUITE("gloo group") {
       group.abort("enough");
       return describe_failure([&] { work.wait(); });
     });
-    CHECK(ranks.wait(0).said == "closed: process group \"default\" was aborted: enough");
-    const auto said = ranks.wait(1).said;
-    CHECK(said.find("peer -1: ") == 0);
-    CHECK(said.find("(during recv(1 x float32, rank 0, tag 0) of group") != std::string::npos);
+    CHECK(ranks.wait(0).output == "closed: process group \"default\" was aborted: enough");
+    const auto message = ranks.wait(1).output;
+    CHECK(message.find("peer -1: ") == 0);
+    CHECK(message.find("(during recv(1 x float32, rank 0, tag 0) of group") != std::string::npos);
   }
 
   TEST_CASE("gloo: an abort ends a call that waits for a missing rank") {
@@ -172,10 +172,10 @@ TEST_SUITE("gloo group") {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, 2), gloo_group(1h));
       float value = 1;
       if (rank == 1) return describe_failure([&] { group.recv(as_buffer(&value, 1), 0).wait(); });
-      return said_to_who_waits(group, group.all_reduce(as_buffer(&value, 1)));
+      return error_of_waiter(group, group.all_reduce(as_buffer(&value, 1)));
     });
-    CHECK(ranks.wait(0).said == "closed: process group \"default\" was aborted: enough");
-    CHECK(ranks.wait(1).said.find("peer -1: ") == 0);
+    CHECK(ranks.wait(0).output == "closed: process group \"default\" was aborted: enough");
+    CHECK(ranks.wait(1).output.find("peer -1: ") == 0);
   }
 
   TEST_CASE("gloo: an abort ends a call that has sent part of its data") {
@@ -188,7 +188,7 @@ TEST_SUITE("gloo group") {
       const Buffer buffer = as_buffer(values.data(), values.size());
       if (rank == 0) {
         await_state(pid, 'T');
-        return said_to_who_waits(group, group.broadcast(buffer, 0));
+        return error_of_waiter(group, group.broadcast(buffer, 0));
       }
       const Work work = group.broadcast(buffer, 0);
       std::thread waiter([&] { work.wait(); });
@@ -197,7 +197,7 @@ TEST_SUITE("gloo group") {
       waiter.join();
       return std::string();
     });
-    CHECK(ranks.wait(0).said == "closed: process group \"default\" was aborted: enough");
+    CHECK(ranks.wait(0).output == "closed: process group \"default\" was aborted: enough");
   }
 
   TEST_CASE("gloo: averages that could overflow are rejected with the reason") {

@@ -52,7 +52,7 @@ std::vector<RankEnd> ends_after(const std::function<void()>& prepare, std::size_
 void check_success(const std::vector<RankEnd>& ends) {
   for (const auto& end : ends) {
     CAPTURE(end.status);
-    CHECK(end.said == "2");
+    CHECK(end.output == "2");
     CHECK(end.exited_with(0));
   }
 }
@@ -75,24 +75,24 @@ TEST_SUITE("host group limits") {
   TEST_CASE("host group: an exceeded memory limit is reported with its value and a remedy") {
     const auto file = ends_after([] { limit_files_to(2 << 20); })[0];
     CHECK(file.exited_with(1));
-    CHECK(file.said ==
+    CHECK(file.output ==
           "group memory: 34 MiB exceed the 2 MiB that a file may have; raise the limit (ulimit -f) "
           "or lower GroupOptions::arena_bytes");
     const auto memory = ends_after([] { static const LimitedAddressSpace limit(64 << 20); },
                                    std::size_t{64} << 20)[0];
-    CAPTURE(memory.said);
+    CAPTURE(memory.output);
     CHECK(memory.exited_with(1));
-    CHECK(memory.said.starts_with("group memory: 130 MiB exceed the "));
+    CHECK(memory.output.starts_with("group memory: 130 MiB exceed the "));
     CHECK(
-        memory.said.ends_with("MiB that are left of the address space; raise the limit (ulimit "
-                              "-v) or lower GroupOptions::arena_bytes"));
+        memory.output.ends_with("MiB that are left of the address space; raise the limit (ulimit "
+                                "-v) or lower GroupOptions::arena_bytes"));
   }
 
   TEST_CASE("host group: works with a full /dev/shm") {
     const auto ends = ends_after([] {
       if (!fill_shared_memory_folder()) throw std::runtime_error("not permitted");
     });
-    if (ends[0].said == "not permitted") return skip("/dev/shm cannot be replaced here");
+    if (ends[0].output == "not permitted") return skip("/dev/shm cannot be replaced here");
     check_success(ends);
   }
 }

@@ -52,19 +52,19 @@ TEST_SUITE("host group") {
         auto group = ProcessGroup::create(make_env(store.endpoint(), rank, size), small_group());
         std::vector<float> own(kElements);
         const auto shared = group.allocate(kElements * sizeof(float));
-        std::string said = check_all_reduce(group, own.data());
-        said += " " + check_all_reduce(group, static_cast<float*>(shared.get()));
+        std::string results = check_all_reduce(group, own.data());
+        results += " " + check_all_reduce(group, static_cast<float*>(shared.get()));
         int token = rank;
         const int next = (rank + 1) % size;
         const int previous = (rank + size - 1) % size;
         group.send(as_buffer(&token, 1), next).wait();
         group.recv(as_buffer(&token, 1), previous).wait();
-        return said + " " + std::to_string(token == previous);
+        return results + " " + std::to_string(token == previous);
       });
       for (int rank = 0; rank < size; ++rank) {
         const auto end = ranks.wait(rank);
         CHECK(end.exited_with(0));
-        CHECK(end.said == "ok ok 1");
+        CHECK(end.output == "ok ok 1");
       }
     }
   }
@@ -100,7 +100,7 @@ TEST_SUITE("host group") {
       return describe_failure([&] { group.barrier().wait(); });
     });
     for (int rank = 0; rank < kSize; ++rank) {
-      if (rank != kVictim) CHECK(ranks.wait(rank).said.find("peer 77: rank 77 died") == 0);
+      if (rank != kVictim) CHECK(ranks.wait(rank).output.find("peer 77: rank 77 died") == 0);
     }
   }
 
@@ -119,7 +119,7 @@ TEST_SUITE("host group") {
       auto second = ProcessGroup::create(env, options);
       return check_all_reduce(second, values.data()) + check_all_reduce(first, values.data());
     });
-    for (int rank = 0; rank < 2; ++rank) CHECK(ranks.wait(rank).said == "okok");
+    for (int rank = 0; rank < 2; ++rank) CHECK(ranks.wait(rank).output == "okok");
   }
 
   TEST_CASE("host group: a rank killed at any time is named by every survivor") {
@@ -154,8 +154,8 @@ TEST_SUITE("host group") {
         if (rank == victim) {
           CHECK(end.was_killed_by(SIGKILL));
         } else {
-          CHECK(end.said.find("peer " + std::to_string(victim) + ": rank " +
-                              std::to_string(victim) + " died (during all_reduce(") == 0);
+          CHECK(end.output.find("peer " + std::to_string(victim) + ": rank " +
+                                std::to_string(victim) + " died (during all_reduce(") == 0);
         }
       }
     }
@@ -180,7 +180,7 @@ TEST_SUITE("host group") {
         for (const auto until = Deadline::after(pause); !until.passed();) std::this_thread::yield();
         ranks.kill(rank, SIGCONT);
       }
-      for (int rank = 0; rank < size; ++rank) CHECK(ranks.wait(rank).said == "ok");
+      for (int rank = 0; rank < size; ++rank) CHECK(ranks.wait(rank).output == "ok");
     }
   }
 
@@ -213,7 +213,7 @@ TEST_SUITE("host group") {
       const std::string name = std::to_string(victim);
       for (int rank = 0; rank < kSize; ++rank) {
         if (rank == victim) continue;
-        CHECK(ranks.wait(rank).said.find("peer " + name + ": rank " + name + " died") == 0);
+        CHECK(ranks.wait(rank).output.find("peer " + name + ": rank " + name + " died") == 0);
       }
     }
   }
@@ -233,7 +233,7 @@ TEST_SUITE("host group") {
     while (client.add("ready", 0, Deadline::after(60s)) < kSize) std::this_thread::yield();
     for (const int victim : {1, 2, 0}) ranks.kill(victim, SIGKILL);
     for (const int survivor : {3, 4})
-      CHECK(ranks.wait(survivor).said.find("died") != std::string::npos);
+      CHECK(ranks.wait(survivor).output.find("died") != std::string::npos);
   }
 
   TEST_CASE("host group: a death is detected at once although another rank is late") {
@@ -250,9 +250,9 @@ TEST_SUITE("host group") {
         if (rank == 1) client.get("the others have failed", Deadline::after(60s));
         return describe_failure([&] { group.all_reduce(buffer).wait(); });
       });
-      for (const int rank : {0, 3}) CHECK(ranks.wait(rank).said.find("peer 2: rank 2 died") == 0);
+      for (const int rank : {0, 3}) CHECK(ranks.wait(rank).output.find("peer 2: rank 2 died") == 0);
       store.connect().set("the others have failed", "", Deadline::after(60s));
-      CHECK(ranks.wait(1).said.find("peer 2: rank 2 died") == 0);
+      CHECK(ranks.wait(1).output.find("peer 2: rank 2 died") == 0);
     }
   }
 
@@ -268,11 +268,11 @@ TEST_SUITE("host group") {
     });
     for (const int rank : {0, 1}) {
       const auto end = ranks.wait(rank);
-      CHECK(end.said.find("timeout: all_reduce(1 x float32, sum), collective 1 of the group: "
-                          "rank(s) 2 had not entered it") == 0);
+      CHECK(end.output.find("timeout: all_reduce(1 x float32, sum), collective 1 of the group: "
+                            "rank(s) 2 had not entered it") == 0);
     }
     ranks.kill(2, SIGCONT);
-    CHECK(ranks.wait(2).said.find("timeout: ") == 0);
+    CHECK(ranks.wait(2).output.find("timeout: ") == 0);
   }
 
   TEST_CASE("host group: a rank that exits early is named and one that exits last is not") {
@@ -283,8 +283,8 @@ TEST_SUITE("host group") {
       if (rank == 1) return std::string("left");
       return describe_failure([&] { group.barrier().wait(); });
     });
-    CHECK(ranks.wait(0).said.find("peer 1: rank 1 has left the process group") == 0);
-    CHECK(ranks.wait(1).said == "left");
+    CHECK(ranks.wait(0).output.find("peer 1: rank 1 has left the process group") == 0);
+    CHECK(ranks.wait(1).output == "left");
   }
 
   TEST_CASE("host group: the end of the attempt ends a pending collective") {
@@ -303,7 +303,7 @@ TEST_SUITE("host group") {
     auto client = store.connect();
     while (client.add("ready", 0, Deadline::after(60s)) < 2) std::this_thread::yield();
     page.abort({.rank = 7, .reason = "rank 7 exited with status 1"});
-    CHECK(ranks.wait(0).said ==
+    CHECK(ranks.wait(0).output ==
           "peer 7: the attempt was ended: rank 7 exited with status 1 (during barrier(), "
           "collective 0 of group \"default\" in round 0)");
   }
@@ -320,8 +320,8 @@ TEST_SUITE("host group") {
       const auto env = make_env(store.endpoint(), rank * 2, 4);  // 1 and 3 do not call it
       return describe_failure([&] { ProcessGroup::create(env, options); });
     });
-    CHECK(ranks.wait(0).said.find("timeout: process group: rank(s) 1, 3 did not come") == 0);
-    CHECK(ranks.wait(1).said.find("timeout: process group: rank(s) 1, 3 did not join") == 0);
+    CHECK(ranks.wait(0).output.find("timeout: process group: rank(s) 1, 3 did not come") == 0);
+    CHECK(ranks.wait(1).output.find("timeout: process group: rank(s) 1, 3 did not join") == 0);
   }
 
   TEST_CASE("host group: a waiting rank reports which rank has not created the group") {
@@ -351,7 +351,7 @@ TEST_SUITE("host group") {
       client.get("again", Deadline::after(60s));
       return describe_failure([&] { ProcessGroup::create(env, small_group()).barrier().wait(); });
     });
-    for (int rank = 0; rank < 2; ++rank) CHECK(ranks.wait(rank).said == "no failure");
+    for (int rank = 0; rank < 2; ++rank) CHECK(ranks.wait(rank).output == "no failure");
   }
 
   TEST_CASE("host group: workers that cannot be connected get the reason") {

@@ -69,12 +69,12 @@ TEST_SUITE("killed rank") {
             CHECK(end.was_killed_by(SIGKILL));
             continue;
           }
-          CAPTURE(end.said);
-          CHECK(end.said.find(name + ", round 3, all_reduce(4194304 x float32, sum): " + name +
-                              " ") == 0);
-          CHECK(end.said.find(" (during all_reduce(4194304 x float32, sum), collective ") !=
+          CAPTURE(end.output);
+          CHECK(end.output.find(name + ", round 3, all_reduce(4194304 x float32, sum): " + name +
+                                " ") == 0);
+          CHECK(end.output.find(" (during all_reduce(4194304 x float32, sum), collective ") !=
                 std::string::npos);
-          CHECK(end.said.find(" of group \"default\" in round 3)") != std::string::npos);
+          CHECK(end.output.find(" of group \"default\" in round 3)") != std::string::npos);
         }
       }
     }

@@ -89,8 +89,8 @@ TEST_SUITE("nodes failure") {
       const std::string name = std::to_string(victim);
       for (int rank = 0; rank < size; ++rank) {
         if (rank == victim) continue;
-        const auto said = ranks.wait(rank).said;
-        CHECK_MESSAGE(said.find("peer " + name + ": rank " + name + " ") == 0, said);
+        const auto message = ranks.wait(rank).output;
+        CHECK_MESSAGE(message.find("peer " + name + ": rank " + name + " ") == 0, message);
       }
     }
   }
@@ -115,11 +115,11 @@ TEST_SUITE("nodes failure") {
           std::to_string(victim) + " had not entered it";
       for (int rank = 0; rank < size; ++rank) {
         if (rank == victim) continue;
-        const auto said = ranks.wait(rank).said;
-        CHECK_MESSAGE(said.find(expected) == 0, said);
+        const auto message = ranks.wait(rank).output;
+        CHECK_MESSAGE(message.find(expected) == 0, message);
       }
       ranks.kill(victim, SIGCONT);
-      CHECK(ranks.wait(victim).said.find("timeout: ") == 0);
+      CHECK(ranks.wait(victim).output.find("timeout: ") == 0);
     }
   }
 
@@ -132,23 +132,23 @@ TEST_SUITE("nodes failure") {
       if (rank == 1) seen.await(2);
       float value = 1;
       const Work work = group.all_reduce(as_buffer(&value, 1));
-      std::string said = "ok";
+      std::string result = "ok";
       if (rank == 0 || rank == 2) {
-        said = said_with(rank == 0 ? "rank(s) 1 had not" : "come from rank(s) 0", work);
+        result = error_containing(rank == 0 ? "rank(s) 1 had not" : "come from rank(s) 0", work);
         seen.reach();
       }
       work.wait();
-      return said;
+      return result;
     });
     const std::string call = "timeout: all_reduce(1 x float32, sum), collective 0 of group ";
-    const auto here = ranks.wait(0).said;
-    const auto elsewhere = ranks.wait(2).said;
+    const auto here = ranks.wait(0).output;
+    const auto elsewhere = ranks.wait(2).output;
     CHECK(here.find(call) == 0);
     CHECK_MESSAGE(here.find(": rank(s) 1 had not entered it") != std::string::npos, here);
     CHECK(elsewhere.find(call) == 0);
     CHECK_MESSAGE(elsewhere.find(": nothing had come from rank(s) 0") != std::string::npos,
                   elsewhere);
-    for (const int rank : {1, 3}) CHECK(ranks.wait(rank).said == "ok");
+    for (const int rank : {1, 3}) CHECK(ranks.wait(rank).output == "ok");
   }
 
   TEST_CASE("nodes group: different calls on different nodes are reported with their ranks") {
@@ -162,11 +162,11 @@ TEST_SUITE("nodes failure") {
       const auto second = describe_failure([&] { group.barrier().wait(); });
       return first == second ? first : first + " then " + second;
     });
-    const std::string said = ranks.wait(0).said;
-    CHECK(ranks.wait(1).said == said);
-    CHECK(said.find("usage: collective 0 of the group: rank ") == 0);
-    CHECK(said.find("called all_reduce(100 x float32, sum)") != std::string::npos);
-    CHECK(said.find("called all_reduce(99 x float32, sum)") != std::string::npos);
+    const std::string message = ranks.wait(0).output;
+    CHECK(ranks.wait(1).output == message);
+    CHECK(message.find("usage: collective 0 of the group: rank ") == 0);
+    CHECK(message.find("called all_reduce(100 x float32, sum)") != std::string::npos);
+    CHECK(message.find("called all_reduce(99 x float32, sum)") != std::string::npos);
   }
 
   TEST_CASE("nodes group: an abort ends the calls of all nodes at once and is permanent") {
@@ -186,12 +186,12 @@ TEST_SUITE("nodes failure") {
       return first == second ? first : first + " then " + second;
     });
     for (const int rank : {0, 1}) {
-      const auto said = ranks.wait(rank).said;
+      const auto message = ranks.wait(rank).output;
       CHECK_MESSAGE(
-          said.find("peer 2: process group \"default\" was aborted by rank 2: out of cake") == 0,
-          said);
+          message.find("peer 2: process group \"default\" was aborted by rank 2: out of cake") == 0,
+          message);
     }
-    CHECK(ranks.wait(2).said.find("closed: ") == 0);
+    CHECK(ranks.wait(2).output.find("closed: ") == 0);
   }
 
   TEST_CASE("nodes group: the end of the attempt ends a wait for another node") {
@@ -208,7 +208,7 @@ TEST_SUITE("nodes failure") {
     });
     ready.await(2);
     page.abort({.rank = 7, .reason = "rank 7 exited with status 1"});
-    CHECK(ranks.wait(0).said.find("peer 7: the attempt was ended: rank 7 exited with status 1") ==
+    CHECK(ranks.wait(0).output.find("peer 7: the attempt was ended: rank 7 exited with status 1") ==
           0);
   }
 
@@ -221,8 +221,8 @@ TEST_SUITE("nodes failure") {
       if (rank == 1) return std::string("left");
       return describe_failure([&] { group.barrier().wait(); });
     });
-    CHECK(ranks.wait(0).said.find("peer 1: rank 1 has left the process group") == 0);
-    CHECK(ranks.wait(1).said == "left");
+    CHECK(ranks.wait(0).output.find("peer 1: rank 1 has left the process group") == 0);
+    CHECK(ranks.wait(1).output == "left");
   }
 
   TEST_CASE("nodes group: missing ranks are named on any node") {
@@ -234,8 +234,9 @@ TEST_SUITE("nodes failure") {
       return describe_failure([&] { ProcessGroup::create(env, options); });
     });
     for (const int rank : {0, 1}) {
-      const auto said = ranks.wait(rank).said;
-      CHECK_MESSAGE(said.find("timeout: process group: rank(s) 1, 3 did not come") == 0, said);
+      const auto message = ranks.wait(rank).output;
+      CHECK_MESSAGE(message.find("timeout: process group: rank(s) 1, 3 did not come") == 0,
+                    message);
     }
   }
 
@@ -253,8 +254,8 @@ TEST_SUITE("nodes failure") {
       group.barrier().wait();
       return describe_failure([&] { group.recv(as_buffer(values.data(), 1), 1, 2).wait(); });
     });
-    const auto said = ranks.wait(0).said;
-    CHECK_MESSAGE(said.find("peer 1: rank 1 ") == 0, said);
+    const auto message = ranks.wait(0).output;
+    CHECK_MESSAGE(message.find("peer 1: rank 1 ") == 0, message);
     CHECK(ranks.wait(1).was_killed_by(SIGKILL));
   }
 
@@ -270,16 +271,16 @@ TEST_SUITE("nodes failure") {
       }
       // Far more than connections buffer in addition to the sender's limit.
       std::vector<float> values(1 << 20);
-      const auto said = describe_failure([&] {
+      const auto message = describe_failure([&] {
         for (std::size_t i = 0; i < 4 * tcp::kQueuedMessagesMax; ++i)
           group.send(as_buffer(values.data(), values.size()), 0).wait();
       });
       done.reach();
-      return said;
+      return message;
     });
-    CHECK(ranks.wait(1).said.find("timeout: send to rank 0 (tag 0) on rank 1: the other rank was "
-                                  "not ready after 1.") == 0);
-    CHECK(ranks.wait(0).said == "idle");
+    CHECK(ranks.wait(1).output.find("timeout: send to rank 0 (tag 0) on rank 1: the other rank was "
+                                    "not ready after 1.") == 0);
+    CHECK(ranks.wait(0).output == "idle");
   }
 
   TEST_CASE("nodes group: memory for a message is allocated as it arrives") {
@@ -294,9 +295,10 @@ TEST_SUITE("nodes failure") {
         group.recv(as_buffer(&value, 1), 1, 1).wait();
         const LimitedAddressSpace limit(std::size_t{1} << 30);
         group.barrier().wait();
-        const auto said = describe_failure([&] { group.recv(as_buffer(&value, 1), 1, 2).wait(); });
+        const auto message =
+            describe_failure([&] { group.recv(as_buffer(&value, 1), 1, 2).wait(); });
         done.reach();
-        return said;
+        return message;
       }
       group.send(as_buffer(&value, 1), 0, 1).wait();
       group.barrier().wait();
@@ -309,9 +311,9 @@ TEST_SUITE("nodes failure") {
       done.await(1);
       return std::to_string(for_messages.size());
     });
-    const auto said = ranks.wait(0).said;
-    CHECK_MESSAGE(said.find("timeout: recv from rank 1 (tag 2)") == 0, said);
-    CHECK(ranks.wait(1).said == "1");
+    const auto message = ranks.wait(0).output;
+    CHECK_MESSAGE(message.find("timeout: recv from rank 1 (tag 2)") == 0, message);
+    CHECK(ranks.wait(1).output == "1");
   }
 
   TEST_CASE("nodes group: a receiver buffers a limited number of unexpected messages") {
@@ -328,8 +330,8 @@ TEST_SUITE("nodes failure") {
       });
     });
     const std::string expected = "usage: recv from rank 1 (tag 7): 1024 messages with other tags";
-    CHECK(ranks.wait(0).said.find(expected) == 0);
-    CHECK(ranks.wait(1).said.find(expected) == 0);
+    CHECK(ranks.wait(0).output.find(expected) == 0);
+    CHECK(ranks.wait(1).output.find(expected) == 0);
   }
 }
 

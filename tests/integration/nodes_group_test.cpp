@@ -65,7 +65,7 @@ void check_random_calls(const std::vector<Nodes>& spreads) {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, nodes), options);
       return RandomCalls(group, seed, nodes).run(20);
     });
-    for (int rank = 0; rank < ranks_of(nodes); ++rank) CHECK(ranks.wait(rank).said == "ok");
+    for (int rank = 0; rank < ranks_of(nodes); ++rank) CHECK(ranks.wait(rank).output == "ok");
   }
 }
 
@@ -94,7 +94,7 @@ TEST_SUITE("nodes group") {
       return std::string(std::equal(few.begin(), few.end(), values.begin() + 5000) ? "equal"
                                                                                    : "different");
     });
-    for (int rank = 0; rank < 5; ++rank) CHECK(ranks.wait(rank).said == "equal");
+    for (int rank = 0; rank < 5; ++rank) CHECK(ranks.wait(rank).output == "equal");
   }
 
   TEST_CASE("nodes group: a name can be reused and two groups can be created at once") {
@@ -117,7 +117,7 @@ TEST_SUITE("nodes group") {
       auto second = ProcessGroup::create(env, options);
       return std::to_string(sum(second) + sum(first));
     });
-    for (int rank = 0; rank < 3; ++rank) CHECK(ranks.wait(rank).said == "6");
+    for (int rank = 0; rank < 3; ++rank) CHECK(ranks.wait(rank).output == "6");
     auto client = store.connect();
     CHECK(client.list_keys(Deadline::after(60s)).empty());
   }

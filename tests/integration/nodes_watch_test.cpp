@@ -45,8 +45,8 @@ TEST_SUITE("nodes watch") {
       waiting.await(4);
       ranks.kill(victim, SIGKILL);
       const std::string name = std::to_string(victim);
-      const auto said = ranks.wait(3 - victim).said;
-      CHECK_MESSAGE(said.find("peer " + name + ": rank " + name + " ") == 0, said);
+      const auto message = ranks.wait(3 - victim).output;
+      CHECK_MESSAGE(message.find("peer " + name + ": rank " + name + " ") == 0, message);
     }
   }
 
@@ -67,8 +67,8 @@ TEST_SUITE("nodes watch") {
     ranks.wait(3);
     dead.reach();
     for (const int rank : {0, 1, 2}) {
-      const auto said = ranks.wait(rank).said;
-      CHECK_MESSAGE(said.find("peer 3: rank 3 ") == 0, said);
+      const auto message = ranks.wait(rank).output;
+      CHECK_MESSAGE(message.find("peer 3: rank 3 ") == 0, message);
     }
   }
 
@@ -87,11 +87,11 @@ TEST_SUITE("nodes watch") {
           rank < 2 ? group.gather(value, as_buffer(values.data(), 4), 0) : group.all_reduce(value);
       if (rank == 1) work = group.barrier();
       if (rank == 2) {
-        said_with("come from rank(s) 0", work);
+        error_containing("come from rank(s) 0", work);
         sent.reach();
       }
       if (rank == 0) {
-        said_with("come from rank(s) 3", work);
+        error_containing("come from rank(s) 3", work);
         waiting.reach();
       }
       return describe_failure([&] { work.wait(); });
@@ -99,8 +99,8 @@ TEST_SUITE("nodes watch") {
     waiting.await(1);
     ranks.kill(3, SIGKILL);
     for (const int rank : {0, 1, 2}) {
-      const auto said = ranks.wait(rank).said;
-      CHECK_MESSAGE(said.find("peer 3: rank 3 ") == 0, said);
+      const auto message = ranks.wait(rank).output;
+      CHECK_MESSAGE(message.find("peer 3: rank 3 ") == 0, message);
     }
   }
 
@@ -113,11 +113,11 @@ TEST_SUITE("nodes watch") {
       return describe_failure(
           [&] { group.send(as_buffer(values.data(), values.size()), 1).wait(); });
     });
-    const auto own = ranks.wait(0).said;
+    const auto own = ranks.wait(0).output;
     CHECK_MESSAGE(own.find("usage: ") == 0, own);
     for (const int rank : {1, 2, 3}) {
-      const auto said = ranks.wait(rank).said;
-      CHECK_MESSAGE(said.find("peer 0: rank 0 failed: ") == 0, said);
+      const auto message = ranks.wait(rank).output;
+      CHECK_MESSAGE(message.find("peer 0: rank 0 failed: ") == 0, message);
     }
   }
 }

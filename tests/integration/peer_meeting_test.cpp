@@ -55,13 +55,13 @@ Socket call(const Pair& pair) {
 }
 
 template <typename Message>
-void say(const Socket& socket, const Message& message) {
+void send_message(const Socket& socket, const Message& message) {
   REQUIRE(::send(socket.fd(), &message, sizeof message, 0) == ssize_t{sizeof message});
 }
 
 /// The listener's response to this hello.
 Answer answer_to(const Hello& hello, Rank& listener, const Socket& caller) {
-  say(caller, hello);
+  send_message(caller, hello);
   Answer answer;
   std::size_t received = 0;
   auto* const bytes = reinterpret_cast<char*>(&answer);
@@ -127,7 +127,7 @@ TEST_SUITE("peer meeting") {
     for (const Hello& wrong : {make_hello(0, 0), make_hello(2, 0), make_hello(-1, 0),
                                make_hello(1, 1), of_another_version}) {
       const Socket peer = call(pair);
-      say(peer, wrong);
+      send_message(peer, wrong);
       CHECK(is_refused(lower, peer));
     }
     Rank higher(1, pair.peers, pair.higher);
@@ -151,7 +151,7 @@ TEST_SUITE("peer meeting") {
       const auto answer = answer_to(hello, lower, peer);
       const Digest proofs[] = {prove(Side::caller, kOtherKey, hello, answer.hello), seen,
                                answer.proof};
-      say(peer, proofs[attempt]);
+      send_message(peer, proofs[attempt]);
       CHECK(is_refused(lower, peer));
     }
     Rank higher(1, pair.peers, pair.higher);
@@ -182,7 +182,7 @@ TEST_SUITE("peer meeting") {
     }
     const Socket late = call(pair);
     lower.work(10ms);
-    say(callers.front(), prove(Side::caller, kKey, hello, answers.front().hello));
+    send_message(callers.front(), prove(Side::caller, kKey, hello, answers.front().hello));
     bool is_met = false;
     const auto deadline = Deadline::after(20s);
     while (!is_met && !deadline.passed()) is_met = !lower.work(10ms).empty();

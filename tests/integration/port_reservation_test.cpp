@@ -89,11 +89,11 @@ TEST_SUITE("port reservation") {
         ::close(listener.fd);
         return ddprun::find_port_holder(listener.port).value_or("");
       });
-      return others.wait(0).said;
+      return others.wait(0).output;
     });
-    const auto said = ranks.wait(0).said;
+    const auto refused = ranks.wait(0).output;
     const auto holder = "process " + std::to_string(ranks.pid(0)) + " (";
-    CHECK_MESSAGE(said.find(holder) != std::string::npos, said);
+    CHECK_MESSAGE(refused.find(holder) != std::string::npos, refused);
   }
 }
 

@@ -81,21 +81,21 @@ std::string failure_of(const std::function<void(const WorkerEnv&)>& function,
 
 TEST_SUITE("spawn") {
   TEST_CASE("spawn: workers in separate processes form a group") {
-    Pipe said;
+    Pipe output;
     spawn(
         [&](const WorkerEnv& env) {
           auto group = ProcessGroup::create(env, small_group());
           float value = static_cast<float>(env.rank);
           group.all_reduce(as_buffer(&value, 1)).wait();
           const bool is_known = from_process_environment() == env;
-          if (value == 6 && is_known && env.is_launched()) said.write("x");
+          if (value == 6 && is_known && env.is_launched()) output.write("x");
         },
         4, quick());
-    CHECK(said.read_all() == "xxxx");
+    CHECK(output.read_all() == "xxxx");
   }
 
   TEST_CASE("spawn: buffered output is printed exactly once") {
-    Pipe said;
+    Pipe output;
     const int standard_output = ::dup(STDOUT_FILENO);
     std::cout << "before ";
     std::cout.flush();
@@ -140,18 +140,19 @@ TEST_SUITE("spawn") {
   }
 
   TEST_CASE("spawn: a worker that exits while others wait is named") {
-    const auto said = failure_of([](const WorkerEnv& env) {
+    const auto message = failure_of([](const WorkerEnv& env) {
       auto group = ProcessGroup::create(env, small_group());
       group.barrier().wait();
       if (env.rank == 2) ::_exit(0);
       group.barrier().wait();
     });
     CHECK_MESSAGE(
-        said.find("spawn: rank 2 exited with code 0 while others waited for it: rank ") == 0, said);
+        message.find("spawn: rank 2 exited with code 0 while others waited for it: rank ") == 0,
+        message);
   }
 
   TEST_CASE("spawn: workers blocked in a collective get the reason of the failure") {
-    Pipe said;
+    Pipe output;
     Pipe ready;
     CHECK(failure_of([&](const WorkerEnv& env) {
             std::signal(SIGTERM, SIG_IGN);
@@ -161,9 +162,9 @@ TEST_SUITE("spawn") {
               throw std::runtime_error("no more");
             }
             ready.write("x");
-            said.write(describe_failure([&] { group.barrier().wait(); }).substr(0, 7) + "\n");
+            output.write(describe_failure([&] { group.barrier().wait(); }).substr(0, 7) + "\n");
           }) == "spawn: rank 0 failed: std::runtime_error: no more; 0, 1, 0");
-    CHECK(said.read_all() == "peer 0:\npeer 0:\npeer 0:\n");
+    CHECK(output.read_all() == "peer 0:\npeer 0:\npeer 0:\n");
   }
 
   TEST_CASE("spawn: workers that ignore SIGTERM are killed") {
@@ -186,9 +187,9 @@ TEST_SUITE("spawn") {
   TEST_CASE("spawn: a time limit ends and names workers that hang") {
     SpawnOptions options = quick();
     options.time_limit = 200ms;
-    const auto said =
+    const auto message =
         describe_failure([&] { spawn([](const WorkerEnv&) { ::pause(); }, 2, options); });
-    CHECK_MESSAGE(said.find("timeout: spawn: rank(s) 0, 1 had not ended after ") == 0, said);
+    CHECK_MESSAGE(message.find("timeout: spawn: rank(s) 0, 1 had not ended after ") == 0, message);
   }
 
   TEST_CASE("spawn: descendants of workers do not outlive them") {
@@ -202,21 +203,21 @@ TEST_SUITE("spawn") {
   }
 
   TEST_CASE("spawn: workers end with the process that spawned them") {
-    Pipe said;
+    Pipe output;
     const pid_t parent = ::fork();
     if (parent == 0) {
       spawn(
           [&](const WorkerEnv&) {
-            said.write("x");
+            output.write("x");
             ::pause();
           },
           3, {.allow_threads = true});
       ::_exit(0);
     }
     std::string begun;
-    while (begun.size() < 3) begun += said.read_some();
+    while (begun.size() < 3) begun += output.read_some();
     ::kill(parent, SIGKILL);
-    CHECK(said.read_all().empty());
+    CHECK(output.read_all().empty());
     ::waitpid(parent, nullptr, 0);
   }
 
@@ -233,8 +234,8 @@ TEST_SUITE("spawn") {
     std::signal(SIGCHLD, before);
     std::thread other([] {
       std::this_thread::yield();
-      const auto said = describe_failure([] { spawn([](const WorkerEnv&) {}, 1); });
-      CHECK_MESSAGE(said.find("usage: spawn: this process has made ") == 0, said);
+      const auto message = describe_failure([] { spawn([](const WorkerEnv&) {}, 1); });
+      CHECK_MESSAGE(message.find("usage: spawn: this process has made ") == 0, message);
     });
     other.join();
   }

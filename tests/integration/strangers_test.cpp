@@ -117,7 +117,7 @@ class Agent {
   }
 
   template <typename Message>
-  bool hears() {
+  bool receives() {
     auto message = on_message();
     // Nodes that wait for others are notified at times.
     while (message && std::holds_alternative<Waiting>(*message)) message = on_message();
@@ -144,10 +144,10 @@ void form_a_round(const Rendezvous& rendezvous) {
   Agent second(rendezvous, kSecret);
   first.join("a");
   second.join("b");
-  REQUIRE(first.hears<Welcome>());
-  REQUIRE(second.hears<Welcome>());
-  CHECK(first.hears<RoundFormed>());
-  CHECK(second.hears<RoundFormed>());
+  REQUIRE(first.receives<Welcome>());
+  REQUIRE(second.receives<Welcome>());
+  CHECK(first.receives<RoundFormed>());
+  CHECK(second.receives<RoundFormed>());
 }
 
 /// Maximum number of connections without a name, in a run of two nodes.
@@ -186,7 +186,7 @@ TEST_SUITE("strangers") {
     Rendezvous rendezvous(patient_settings());
     Agent first(rendezvous, kSecret);
     first.join("a");
-    REQUIRE(first.hears<Welcome>());
+    REQUIRE(first.receives<Welcome>());
     std::vector<RawClient> strangers;
     for (std::size_t i = 0; i < kPlaces + 3; ++i) strangers.push_back(rendezvous.connect());
     for (std::size_t i = 0; i < 3; ++i) CHECK(strangers[i].is_closed_by_server());
@@ -200,8 +200,8 @@ TEST_SUITE("strangers") {
     // At the limit of connections.
     Agent second(rendezvous, kSecret);
     second.join("b");
-    REQUIRE(second.hears<Welcome>());
-    CHECK(first.hears<RoundFormed>());
+    REQUIRE(second.receives<Welcome>());
+    CHECK(first.receives<RoundFormed>());
     CHECK(strangers[3].is_closed_by_server());
   }
 
@@ -218,7 +218,7 @@ TEST_SUITE("strangers") {
     for (std::size_t i = 0; i < kPlaces + 1; ++i) strangers.push_back(rendezvous.connect());
     CHECK(strangers.front().is_closed_by_server());
     silent[1].join("a");
-    CHECK(silent[1].hears<Welcome>());
+    CHECK(silent[1].receives<Welcome>());
   }
 
   TEST_CASE("agents' port: a thousand silent connections do not affect the run") {
@@ -255,7 +255,7 @@ TEST_SUITE("strangers") {
     Rendezvous rendezvous(patient_settings());
     Agent node(rendezvous, kSecret);
     node.join("a");
-    REQUIRE(node.hears<Welcome>());
+    REQUIRE(node.receives<Welcome>());
     node.client.send(std::string("\x09\0\0\0\1", 5) + std::string(8 + security::kSealBytes, '\0'));
     CHECK(node.client.is_closed_by_server());
     REQUIRE(rendezvous.warnings().size() == 1);

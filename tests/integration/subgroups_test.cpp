@@ -66,7 +66,7 @@ TEST_SUITE("subgroups of processes") {
       RankProcesses ranks(setting.size(), [&](int rank) {
         return exercise_subgroups(setting.create(store, rank), seed, Arithmetic::in_any_order);
       });
-      for (int rank = 0; rank < setting.size(); ++rank) CHECK(ranks.wait(rank).said == "ok");
+      for (int rank = 0; rank < setting.size(); ++rank) CHECK(ranks.wait(rank).output == "ok");
     }
   }
 
@@ -83,11 +83,11 @@ TEST_SUITE("subgroups of processes") {
         return describe_failure(
             [&] { group->all_reduce(as_buffer(values.data(), values.size())).wait(); });
       });
-      const auto said = ranks.wait(1).said;
-      CAPTURE(said);
-      if (setting.backend == "host") CHECK(said.find("peer 3: rank 3 ") == 0);
-      CHECK(said.find("(during all_reduce(1000 x float32, sum), collective 1 of group "
-                      "\"default/pair\")") != std::string::npos);
+      const auto message = ranks.wait(1).output;
+      CAPTURE(message);
+      if (setting.backend == "host") CHECK(message.find("peer 3: rank 3 ") == 0);
+      CHECK(message.find("(during all_reduce(1000 x float32, sum), collective 1 of group "
+                         "\"default/pair\")") != std::string::npos);
       CHECK(ranks.wait(3).was_killed_by(SIGKILL));
     }
   }
@@ -102,10 +102,10 @@ TEST_SUITE("subgroups of processes") {
         if (rank == 3) ::raise(SIGSTOP);
         return describe_failure([&] { group->barrier().wait(); });
       });
-      const auto said = ranks.wait(1).said;
-      CHECK_MESSAGE(said.find("timeout: barrier(), collective 0 of the group: rank(s) 3 had not "
-                              "entered it") == 0,
-                    said);
+      const auto message = ranks.wait(1).output;
+      CHECK_MESSAGE(message.find("timeout: barrier(), collective 0 of the group: rank(s) 3 had not "
+                                 "entered it") == 0,
+                    message);
       ranks.kill(3, SIGCONT);
       ranks.wait(3);
     }
@@ -122,11 +122,11 @@ TEST_SUITE("subgroups of processes") {
         });
       });
       for (int rank = 0; rank < 3; ++rank) {
-        const auto said = ranks.wait(rank).said;
+        const auto message = ranks.wait(rank).output;
         CHECK_MESSAGE(
-            said.find("usage: new_group: rank 0 creates group \"default/0\" of ranks 0, 2, "
-                      "but rank 1 creates group \"default/0\" of ranks 1-2") == 0,
-            said);
+            message.find("usage: new_group: rank 0 creates group \"default/0\" of ranks 0, 2, "
+                         "but rank 1 creates group \"default/0\" of ranks 1-2") == 0,
+            message);
       }
     }
   }
@@ -155,10 +155,10 @@ TEST_SUITE("subgroups of processes") {
     });
     left_writer = UniqueFd();
     for (const int rank : {0, 1, 3}) {
-      const auto said = ranks.wait(rank).said;
-      CHECK_MESSAGE(said.find("peer 2: rank 2 ") == 0, said);
+      const auto message = ranks.wait(rank).output;
+      CHECK_MESSAGE(message.find("peer 2: rank 2 ") == 0, message);
     }
-    CHECK(ranks.wait(2).said.empty());
+    CHECK(ranks.wait(2).output.empty());
   }
 
   TEST_CASE("subgroups: many consecutive groups leave no keys in the store") {
@@ -175,7 +175,7 @@ TEST_SUITE("subgroups of processes") {
         world.barrier().wait();
       });
     });
-    for (int rank = 0; rank < 3; ++rank) CHECK(ranks.wait(rank).said == "no failure");
+    for (int rank = 0; rank < 3; ++rank) CHECK(ranks.wait(rank).output == "no failure");
     CHECK(store.connect().number_of_keys(Deadline::after(60s)) == 0);
   }
 }

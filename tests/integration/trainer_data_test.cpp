@@ -98,7 +98,7 @@ TEST_SUITE("trainer idx files") {
     const ddprun::test::TemporaryFolder folder;
     struct Damaged {
       std::string bytes;
-      std::string says;
+      std::string expected;
     };
     const std::vector<Damaged> table = {
         {"", "within its header"},
@@ -116,7 +116,7 @@ TEST_SUITE("trainer idx files") {
       const fs::path path = fs::path(folder.path()) / "damaged.gz";
       write_gzip(path, damaged.bytes);
       const std::string message = refusal([&] { trainer::read_idx(path, 3); });
-      CHECK_MESSAGE(contains(message, damaged.says), message);
+      CHECK_MESSAGE(contains(message, damaged.expected), message);
       CHECK(contains(message, "damaged.gz"));
     }
   }

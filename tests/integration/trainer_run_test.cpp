@@ -23,18 +23,18 @@ using nlohmann::json;
 
 namespace {
 
-using Words = std::vector<std::string>;
+using Strings = std::vector<std::string>;
 
 /// Command line of a run with this number of workers; a single one needs no launcher.
-Words command(int workers, const Words& options) {
-  Words words;
-  if (workers > 1) words = {in_bin("ddprun"), "--nproc_per_node=" + std::to_string(workers)};
-  words.push_back(in_bin("trainer"));
-  words.insert(words.end(), options.begin(), options.end());
-  return words;
+Strings command(int workers, const Strings& options) {
+  Strings arguments;
+  if (workers > 1) arguments = {in_bin("ddprun"), "--nproc_per_node=" + std::to_string(workers)};
+  arguments.push_back(in_bin("trainer"));
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  return arguments;
 }
 
-std::string run(int workers, const Words& options) {
+std::string run(int workers, const Strings& options) {
   const auto result = run_program(command(workers, options));
   CHECK_MESSAGE(result.exit_code == 0, result.output);
   return result.output;
@@ -106,11 +106,12 @@ TEST_SUITE("trainer runs") {
     // may fall on either side, after which the runs diverge; a smaller rate than the default slows
     // that down.
     const TemporaryFolder folder;
-    for (const Words& options : {Words{"--model=seqnet"}, Words{"--model=mlp", "--lr=0.01"}}) {
+    for (const Strings& options :
+         {Strings{"--model=seqnet"}, Strings{"--model=mlp", "--lr=0.01"}}) {
       std::vector<double> alone;
       for (const int workers : {1, 2, 4}) {
-        Words all = {"--max_steps=100", "--batch_size=" + std::to_string(128 / workers),
-                     "--metrics=" + (folder / "metrics")};
+        Strings all = {"--max_steps=100", "--batch_size=" + std::to_string(128 / workers),
+                       "--metrics=" + (folder / "metrics")};
         all.insert(all.end(), options.begin(), options.end());
         run(workers, all);
         const auto losses = losses_of(folder / "metrics");
@@ -123,10 +124,10 @@ TEST_SUITE("trainer runs") {
 
   TEST_CASE("trainer: accumulated gradients equal those of the larger batch") {
     const TemporaryFolder folder;
-    const Words common = {"--dataset=random", "--model=seqnet", "--epochs=2"};
+    const Strings common = {"--dataset=random", "--model=seqnet", "--epochs=2"};
     const auto losses = [&](const std::string& batch, const std::string& accumulation) {
-      Words options = {"--batch_size=" + batch, "--gradient_accumulation=" + accumulation,
-                       "--metrics=" + (folder / "metrics")};
+      Strings options = {"--batch_size=" + batch, "--gradient_accumulation=" + accumulation,
+                         "--metrics=" + (folder / "metrics")};
       options.insert(options.end(), common.begin(), common.end());
       run(2, options);
       return losses_of(folder / "metrics");
@@ -138,12 +139,12 @@ TEST_SUITE("trainer runs") {
     // With batch normalisation, momentum and an uneven last batch, so that all state is saved.
     const TemporaryFolder folder;
     const auto options = [&](const std::string& name) {
-      return Words{"--dataset=random", "--batch_norm", "--batch_size=30", "--epochs=4",
-                   "--metrics",        folder / name,  "--ledger",        folder / name};
+      return Strings{"--dataset=random", "--batch_norm", "--batch_size=30", "--epochs=4",
+                     "--metrics",        folder / name,  "--ledger",        folder / name};
     };
     run(3, options("whole"));
     for (const char* limit : {"--max_steps=10", "--max_steps=23", "--max_steps=0"}) {
-      Words part = options("parts");
+      Strings part = options("parts");
       part.insert(part.end(),
                   {limit, "--checkpoint_every=7", "--checkpoint_dir=" + (folder / "checkpoints")});
       run(3, part);
@@ -157,8 +158,8 @@ TEST_SUITE("trainer runs") {
   TEST_CASE("trainer: a graceful stop loses no step and the same command resumes") {
     const TemporaryFolder folder;
     // More epochs than fit into the test, so that the signal arrives before the end.
-    Words saved = {"--dataset=random", "--epochs=100000", "--metrics=" + (folder / "metrics"),
-                   "--checkpoint_every=100000", "--checkpoint_dir=" + (folder / "checkpoints")};
+    Strings saved = {"--dataset=random", "--epochs=100000", "--metrics=" + (folder / "metrics"),
+                     "--checkpoint_every=100000", "--checkpoint_dir=" + (folder / "checkpoints")};
     {
       Program program(command(1, saved));
       REQUIRE(program.read_until_contains("epoch 1/"));
@@ -181,10 +182,10 @@ TEST_SUITE("trainer runs") {
     const TemporaryFolder folder;
     const std::string checkpoints = "--checkpoint_dir=" + (folder / "checkpoints");
     run(1, {"--dataset=random", "--max_steps=3", checkpoints});
-    const auto refused = [](const Words& options, const std::string& says) {
+    const auto refused = [](const Strings& options, const std::string& expected) {
       const auto result = run_program(command(1, options));
       CHECK(result.exit_code == 2);
-      CHECK_MESSAGE(result.output.find(says) != std::string::npos, result.output);
+      CHECK_MESSAGE(result.output.find(expected) != std::string::npos, result.output);
     };
     refused({"--dataset=random", "--batch_size=32", checkpoints},
             "--batch_size was 64 and is now 32");
@@ -196,10 +197,10 @@ TEST_SUITE("trainer runs") {
     if (!std::filesystem::exists("/dev/nvidiactl")) {
       const auto result = run_program(command(1, {"--dataset=random", "--device=cuda"}));
       CHECK(result.exit_code == 2);
-      const bool says_why =
+      const bool has_reason =
           result.output.find("there is no NVIDIA GPU here") != std::string::npos ||
           result.output.find("was built without CUDA") != std::string::npos;
-      CHECK_MESSAGE(says_why, result.output);
+      CHECK_MESSAGE(has_reason, result.output);
     }
   }
 
@@ -233,11 +234,11 @@ TEST_SUITE("trainer runs") {
 
   TEST_CASE("trainer: a second run waits for the checkpoint folder and then resumes") {
     const TemporaryFolder folder;
-    const Words words = command(
+    const Strings arguments = command(
         1, {"--dataset=random", "--epochs=100000", "--checkpoint_dir=" + (folder / "checkpoints")});
-    Program first(words);
+    Program first(arguments);
     REQUIRE(first.read_until_contains("epoch 1/"));
-    Program second(words);
+    Program second(arguments);
     REQUIRE(second.read_until_contains("waiting for it to end"));
     first.signal(SIGTERM);
     CHECK(first.wait() == 128 + SIGTERM);

@@ -19,9 +19,9 @@ using namespace std::chrono_literals;
 namespace {
 
 /// Messages of a rank that is alone in a world of `world_size` ranks.
-std::vector<std::string> said_at(const StoreEndpoint& store, int world_size,
-                                 Deadline::Duration notice = 100ms,
-                                 Deadline::Duration timeout = 3s) {
+std::vector<std::string> messages_of_rank(const StoreEndpoint& store, int world_size,
+                                          Deadline::Duration notice = 100ms,
+                                          Deadline::Duration timeout = 3s) {
   WorkerEnv env;
   env.rank = world_size - 1;
   env.world_size = world_size;
@@ -61,7 +61,7 @@ TEST_SUITE("waiting notice") {
   TEST_CASE("waiting notice: an unreachable store is reported long before the deadline") {
     const test::FreePort port;
     const StoreEndpoint nobody{.port = static_cast<std::uint16_t>(port.number())};
-    const auto lines = said_at(nobody, 2);
+    const auto lines = messages_of_rank(nobody, 2);
     REQUIRE_FALSE(lines.empty());
     CHECK(lines.size() <= 5);
     check_order(lines[0], {"process group \"default\": rank 1 has waited ",
@@ -73,7 +73,7 @@ TEST_SUITE("waiting notice") {
 
   TEST_CASE("waiting notice: a waiting rank reports that the store responds") {
     const test::TestStore store;
-    const auto lines = said_at(store.endpoint(), 4);
+    const auto lines = messages_of_rank(store.endpoint(), 4);
     REQUIRE_FALSE(lines.empty());
     check_order(lines[0], {"rank 3 has waited ", " s for the 3 other ranks at the store ",
                            ", which responds, and waits for "});
@@ -81,7 +81,7 @@ TEST_SUITE("waiting notice") {
 
   TEST_CASE("waiting notice: the remaining time is omitted in the last second") {
     const test::TestStore store;
-    const auto lines = said_at(store.endpoint(), 4, 100ms, 900ms);
+    const auto lines = messages_of_rank(store.endpoint(), 4, 100ms, 900ms);
     REQUIRE_FALSE(lines.empty());
     check_order(lines[0], {", which responds (from RANK"});
   }
@@ -98,7 +98,7 @@ TEST_SUITE("waiting notice") {
   TEST_CASE("waiting notice: an unlimited interval disables it") {
     const test::FreePort port;
     const StoreEndpoint nobody{.port = static_cast<std::uint16_t>(port.number())};
-    CHECK(said_at(nobody, 2, Deadline::Duration::max(), 200ms).empty());
+    CHECK(messages_of_rank(nobody, 2, Deadline::Duration::max(), 200ms).empty());
   }
 
   TEST_CASE("waiting notice: an interval of zero is rejected") {

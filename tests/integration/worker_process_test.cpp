@@ -166,7 +166,7 @@ TEST_SUITE("worker process") {
     std::ifstream("/proc/self/oom_score_adj") >> own;
     const auto line = [](int score) { return std::to_string(score) + "\n"; };
     const auto of_child = line(std::min(own + 100, 1000));
-    CHECK(ranks.wait(0).said == of_child + line(own) + of_child + line(own));
+    CHECK(ranks.wait(0).output == of_child + line(own) + of_child + line(own));
   }
 
   TEST_CASE("worker process: runs on its assigned CPUs in its folder") {

@@ -26,9 +26,9 @@ TEST_SUITE("data parallel refusals") {
     DataParallel<torch::nn::Sequential> parallel(net, replicas(2));
     net->push_back(torch::nn::Linear(2, 2));
     const auto input = torch::ones({4, 2});
-    for (const auto& said : {describe_failure([&] { parallel.forward(input); }),
-                             describe_failure([&] { parallel.train(input, input, mean_loss); })})
-      CHECK(said.find("the module has got or lost parameters or buffers") != std::string::npos);
+    for (const auto& message : {describe_failure([&] { parallel.forward(input); }),
+                                describe_failure([&] { parallel.train(input, input, mean_loss); })})
+      CHECK(message.find("the module has got or lost parameters or buffers") != std::string::npos);
   }
 
   TEST_CASE("data parallel: replicas that share a parameter are rejected") {

@@ -190,11 +190,11 @@ TEST_SUITE("data parallel module") {
     struct ListenerImpl : torch::nn::Module {
       ListenerImpl() { weight = register_parameter("weight", torch::ones({1})); }
       torch::Tensor forward(const torch::Tensor& input) {
-        if (c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::TEST_INFO)) ++heard;
+        if (c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::TEST_INFO)) ++calls_with_state;
         return input * weight;
       }
       torch::Tensor weight;
-      std::atomic<int> heard = 0;
+      std::atomic<int> calls_with_state = 0;
     };
     TORCH_MODULE(Listener);
     std::vector<Listener> made{Listener()};
@@ -205,7 +205,7 @@ TEST_SUITE("data parallel module") {
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::TEST_INFO, std::make_shared<Note>());
     parallel.train(torch::ones({4, 1}), torch::ones({4, 1}), mean_loss);
     parallel.forward(torch::ones({4, 1}));
-    for (const auto& module : made) CHECK(module->heard == 2);
+    for (const auto& module : made) CHECK(module->calls_with_state == 2);
   }
 
   TEST_CASE("data parallel: a parameter has a gradient if any replica used it") {

@@ -37,11 +37,11 @@ std::vector<torch::Tensor> copies_of(const std::vector<torch::Tensor>& tensors) 
 std::string refusal(const Checkpoint& checkpoint, torch::nn::Module& module) {
   const auto names = module.named_parameters().keys();
   const auto before = copies_of(module.parameters());
-  const auto said = describe_failure([&] { get_module(checkpoint, "net", module); });
+  const auto message = describe_failure([&] { get_module(checkpoint, "net", module); });
   CHECK(module.named_parameters().keys() == names);
   const auto after = module.parameters();
   for (std::size_t i = 0; i < before.size(); ++i) CHECK(after[i].equal(before[i]));
-  return said;
+  return message;
 }
 
 /// A module that saves additional lines; the constructor sets their number.

@@ -118,9 +118,9 @@ Checkpoint SgdSection::write() const {
 
 /// Returns the error; the optimizer must be unchanged.
 std::string refusal(const Checkpoint& checkpoint, torch::optim::Optimizer& optimizer) {
-  const auto said = describe_failure([&] { get_optimizer(checkpoint, "optimizer", optimizer); });
+  const auto message = describe_failure([&] { get_optimizer(checkpoint, "optimizer", optimizer); });
   CHECK(optimizer.state().empty());
-  return said;
+  return message;
 }
 
 }  // namespace
@@ -202,16 +202,16 @@ TEST_SUITE("optimizers' sections of checkpoints") {
   TEST_CASE("optimizer sections: keys that this LibTorch misreads are rejected") {
     // Old versions accept them unchanged, new ones as numbers.
     using States = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
-    constexpr bool takes_words = std::is_same_v<States::key_type, std::string>;
-    const auto said_to = [](const SgdSection& section) {
+    constexpr bool has_text_keys = std::is_same_v<States::key_type, std::string>;
+    const auto error_of = [](const SgdSection& section) {
       torch::optim::SGD optimizer({torch::ones({2})}, momentum());
-      const auto said =
+      const auto message =
           describe_failure([&] { get_optimizer(section.write(), "optimizer", optimizer); });
-      CHECK(optimizer.state().size() == (said == "no failure" ? 1 : 0));
-      return said;
+      CHECK(optimizer.state().size() == (message == "no failure" ? 1 : 0));
+      return message;
     };
-    CHECK(said_to({}) == "no failure");
-    CHECK(said_to({.parameter = "7", .states = {"6", "7"}}) == "no failure");
+    CHECK(error_of({}) == "no failure");
+    CHECK(error_of({.parameter = "7", .states = {"6", "7"}}) == "no failure");
     const std::string huge(23, '9');
     for (const auto& [key, section] : std::vector<std::pair<std::string, SgdSection>>{
              {huge, {.parameter = huge, .states = {huge}}},
@@ -219,13 +219,13 @@ TEST_SUITE("optimizers' sections of checkpoints") {
              {"00", {.states = {"0", "00"}}},
              {"none", {.states = {"0", "none"}}},
          }) {
-      CHECK(said_to(section) == (takes_words ? "no failure"
-                                             : "usage: checkpoint section \"optimizer\" has \"" +
-                                                   key + "\" for a parameter's address"));
+      CHECK(error_of(section) == (has_text_keys ? "no failure"
+                                                : "usage: checkpoint section \"optimizer\" has \"" +
+                                                      key + "\" for a parameter's address"));
     }
-    const auto old = said_to({.parameter = "0x55d0", .states = {"0x55d0"}});
+    const auto old = error_of({.parameter = "0x55d0", .states = {"0x55d0"}});
     const bool is_refused = old.find("was written by an older LibTorch") != std::string::npos;
-    CHECK(is_refused == !takes_words);
+    CHECK(is_refused == !has_text_keys);
   }
 
   TEST_CASE("optimizer sections: exceptions of load() are reported for the section") {
@@ -308,9 +308,10 @@ TEST_SUITE("optimizers' sections of checkpoints") {
     put_optimizer(checkpoint, "optimizer", optimizer);
     const Checkpoint before = checkpoint;
     take_step(optimizer, layer);
-    const auto said = describe_failure([&] { put_optimizer(checkpoint, "optimizer", optimizer); });
-    if (said == "no failure") return;  // a version that supports it
-    CHECK(said.starts_with("usage: checkpoint section \"optimizer\" cannot be written: "));
+    const auto message =
+        describe_failure([&] { put_optimizer(checkpoint, "optimizer", optimizer); });
+    if (message == "no failure") return;  // a version that supports it
+    CHECK(message.starts_with("usage: checkpoint section \"optimizer\" cannot be written: "));
     CHECK(checkpoint == before);
     torch::optim::LBFGS again(layer->parameters());
     get_optimizer(checkpoint, "optimizer", again);

@@ -228,7 +228,7 @@ TEST_SUITE("pipeline") {
     };
     for (const Row& row : table) {
       CAPTURE(row.reason);
-      std::vector<std::string> said(4);
+      std::vector<std::string> errors(4);
       run_ranks(4, [&](ProcessGroup& workers) {
         auto groups = ddprun::make_pipeline_groups(workers, 2);
         auto stage = make_stage(groups.place.stage, 2);
@@ -241,18 +241,19 @@ TEST_SUITE("pipeline") {
         Pipeline pipeline(forward, groups.stages, {.split_size = 3}, &reducer);
         const auto rank = static_cast<std::size_t>(workers.rank());
         try {
-          said[rank] = describe_failure([&] {
+          errors[rank] = describe_failure([&] {
             pipeline.train({kRows, batch.input, batch.target}, mean_loss);
           });
         } catch (...) {
-          said[rank] = "its own";
+          errors[rank] = "its own";
         }
       });
-      CHECK(said[2] == "its own");
+      CHECK(errors[2] == "its own");
       for (const std::size_t rank : {0, 1, 3}) {
-        CHECK_MESSAGE(said[rank].find(row.reason) != std::string::npos, said[rank]);
+        CHECK_MESSAGE(errors[rank].find(row.reason) != std::string::npos, errors[rank]);
         // Messages do not contain a stack.
-        CHECK_MESSAGE(said[rank].find("Exception raised from") == std::string::npos, said[rank]);
+        CHECK_MESSAGE(errors[rank].find("Exception raised from") == std::string::npos,
+                      errors[rank]);
       }
     }
   }
@@ -271,7 +272,7 @@ TEST_SUITE("pipeline") {
 
   TEST_CASE("pipeline: invalid input is rejected with a message") {
     const Batch batch = make_batch(41);
-    const auto said = [&](const PipelineBatch& wrong, std::int64_t split) {
+    const auto error_of = [&](const PipelineBatch& wrong, std::int64_t split) {
       const auto group = ProcessGroup::create_in_process(1).front();
       return describe_failure([&] {
         Pipeline pipeline(forward_of(make_stage(0, 1)), group, {.split_size = split});
@@ -279,13 +280,14 @@ TEST_SUITE("pipeline") {
       });
     };
     const std::string begin = "usage: pipeline: stage 0: ";
-    CHECK(said({0, batch.input, batch.target}, 0) == begin + "a batch has 0 rows");
-    CHECK(said({kRows, {}, batch.target}, 0) == begin + "the batch has no input");
-    CHECK(said({kRows, batch.input, {}}, 0) == begin + "the batch has no target");
-    CHECK(said({7, batch.input, batch.target}, 0) == begin + "the input has 12 rows, the batch 7");
-    CHECK(said({kRows, batch.input, torch::zeros({})}, 0) ==
+    CHECK(error_of({0, batch.input, batch.target}, 0) == begin + "a batch has 0 rows");
+    CHECK(error_of({kRows, {}, batch.target}, 0) == begin + "the batch has no input");
+    CHECK(error_of({kRows, batch.input, {}}, 0) == begin + "the batch has no target");
+    CHECK(error_of({7, batch.input, batch.target}, 0) ==
+          begin + "the input has 12 rows, the batch 7");
+    CHECK(error_of({kRows, batch.input, torch::zeros({})}, 0) ==
           begin + "the target has no rows, the batch 12");
-    CHECK(said({kRows, batch.input, batch.target}, -1) == begin + "split_size is -1");
+    CHECK(error_of({kRows, batch.input, batch.target}, -1) == begin + "split_size is -1");
   }
 
   TEST_CASE("pipeline: stages that split a batch differently get an error") {
@@ -293,14 +295,14 @@ TEST_SUITE("pipeline") {
     run_ranks(2, [&](ProcessGroup& group) {
       Pipeline pipeline(forward_of(make_stage(group.rank(), 2)), group,
                         {.split_size = group.rank() == 0 ? 6 : 4});
-      const auto said = describe_failure([&] {
+      const auto message = describe_failure([&] {
         pipeline.train({kRows, batch.input, batch.target}, mean_loss);
       });
       if (group.rank() == 0) {
-        CHECK(said.find("stage 1 is at rows 0 to 3 of 12") != std::string::npos);
+        CHECK(message.find("stage 1 is at rows 0 to 3 of 12") != std::string::npos);
         return;
       }
-      CHECK(said ==
+      CHECK(message ==
             "usage: pipeline: stage 1 is at rows 0 to 3 of 12, but the stage before it sends rows "
             "0 to 5 of 12 (all stages need the same rows and split size)");
     });
@@ -314,14 +316,14 @@ TEST_SUITE("pipeline") {
         return model->forward(group.rank() == 0 ? input : torch::ones_like(input));
       };
       Pipeline pipeline(forward, group, {});
-      const auto said = describe_failure([&] {
+      const auto message = describe_failure([&] {
         pipeline.train({kRows, batch.input, batch.target}, mean_loss);
       });
       if (group.rank() == 0) {
-        CHECK(said.find("its output does not use its input") != std::string::npos);
+        CHECK(message.find("its output does not use its input") != std::string::npos);
         return;
       }
-      CHECK(said == "usage: pipeline: stage 1: its output does not use its input");
+      CHECK(message == "usage: pipeline: stage 1: its output does not use its input");
     });
   }
 }

@@ -269,10 +269,10 @@ TEST_SUITE("refusals") {
       DistributedDataParallel model(net, group);
       model.forward(torch::ones({1, 2})).sum().backward();
       net->replace_module("0", torch::nn::Linear(2, 2).ptr());
-      const auto said = message_of([&] {
+      const auto message = message_of([&] {
         for (int pass = 0; pass < 16; ++pass) model.forward(torch::ones({1, 2})).sum().backward();
       });
-      CHECK_MESSAGE(said.find("has got or lost parameters") != std::string::npos, said);
+      CHECK_MESSAGE(message.find("has got or lost parameters") != std::string::npos, message);
     });
   }
 

@@ -132,11 +132,11 @@ TEST_SUITE("node messages") {
         "refused 127.0.0.3 (127.0.0.1): --max_restarts is 2 on the node that joins and 0 on the "
         "one that "
         "hosts the rendezvous";
-    const auto& said = host.output();
-    CHECK(contains(said, "rendezvous: " + text));
-    const auto end = said.find("the run ended after 0 attempts");
+    const auto& output = host.output();
+    CHECK(contains(output, "rendezvous: " + text));
+    const auto end = output.find("the run ended after 0 attempts");
     REQUIRE(end != std::string::npos);
-    CHECK(said.find("the rendezvous " + text) < end);
+    CHECK(output.find("the rendezvous " + text) < end);
   }
 
   TEST_CASE("nodes: a different command is reported on both nodes and the run continues") {
@@ -183,9 +183,9 @@ TEST_SUITE("node messages") {
     CHECK(other.wait() == 0);
     CHECK(host.wait() == 0);
     for (const auto* node : {&host, &other}) {
-      const auto& said = node->output();
-      CHECK(said.find("meeting the other nodes") < said.find(" of 2, rank "));
-      CHECK(contains(said, "the run has ended after 1 attempt: all workers succeeded\n"));
+      const auto& output = node->output();
+      CHECK(output.find("meeting the other nodes") < output.find(" of 2, rank "));
+      CHECK(contains(output, "the run has ended after 1 attempt: all workers succeeded\n"));
     }
   }
 
@@ -250,14 +250,14 @@ TEST_SUITE("node messages") {
          "its connection was closed before it sent anything: it is another program, such as "
          "torchrun, or is ending"},
     };
-    for (const auto& [answer, words] : rows) {
+    for (const auto& [answer, expected] : rows) {
       auto server = answering(answer);
       REQUIRE(server.read_until_contains("\n"));
       const auto port = server.output().substr(5, server.output().find('\n') - 5);
       Cluster cluster("2", "true", {}, "join_timeout=0.5");
       auto& node = cluster.start(3, {"--rdzv_endpoint=127.0.0.2:" + port});
       CHECK(node.wait() == 1);
-      CHECK_MESSAGE(contains(node.output(), words), node.output());
+      CHECK_MESSAGE(contains(node.output(), expected), node.output());
       server.signal(SIGKILL);
       server.wait();
     }

@@ -23,14 +23,14 @@ const std::string kSplit = "--split_size=3";
 /// So small that most of the time is spent on the model's values.
 std::vector<std::string> training(int workers, const std::vector<std::string>& options,
                                   const std::string& metrics = {}) {
-  std::vector<std::string> words{
+  std::vector<std::string> arguments{
       in_bin("ddprun"),      "--nproc_per_node=" + std::to_string(workers),
       "--omp_num_threads=1", in_bin("resnet50_pipeline"),
       "--image_size=32",     "--batch_size=5",
       "--classes=10",        "--batches=2"};
-  words.insert(words.end(), options.begin(), options.end());
-  if (!metrics.empty()) words.push_back("--metrics=" + metrics);
-  return words;
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  if (!metrics.empty()) arguments.push_back("--metrics=" + metrics);
+  return arguments;
 }
 
 std::vector<double> losses_of(int workers, const std::vector<std::string>& options) {
@@ -46,7 +46,7 @@ std::vector<double> losses_of(int workers, const std::vector<std::string>& optio
   return losses;
 }
 
-std::string words_of(int workers, const std::vector<std::string>& options) {
+std::string error_of(int workers, const std::vector<std::string>& options) {
   Program run(training(workers, options));
   CHECK(run.wait() == 1);
   return run.output();
@@ -73,17 +73,17 @@ TEST_SUITE("pipeline") {
 
   TEST_CASE("resnet50_pipeline: a number of workers without whole pipelines is rejected") {
     CHECK(contains(
-        words_of(3, {kSplit}),
+        error_of(3, {kSplit}),
         "error: --stages 2 needs a multiple of 2 workers and there are 3: start as many by "
         "--nproc_per_node, or let each have the whole model by --stages 1"));
     CHECK(
-        contains(words_of(1, {"--schedule=gpipe"}), "--schedule: gpipe not in {fill_drain,1f1b}"));
-    CHECK(contains(words_of(1, {"--stages=three"}),
+        contains(error_of(1, {"--schedule=gpipe"}), "--schedule: gpipe not in {fill_drain,1f1b}"));
+    CHECK(contains(error_of(1, {"--stages=three"}),
                    "error: --stages: three is not a whole number from 1 to 2"));
-    CHECK(contains(words_of(1, {"--lr=x"}), "error: --lr: x is not a number from 0 to 1000"));
-    CHECK(contains(words_of(1, {"one", "two"}), "error: unexpected arguments: one, two ("));
-    CHECK(contains(words_of(1, {"one"}), "error: unexpected argument: one ("));
-    CHECK(contains(words_of(1, {"--split_size=2"}),
+    CHECK(contains(error_of(1, {"--lr=x"}), "error: --lr: x is not a number from 0 to 1000"));
+    CHECK(contains(error_of(1, {"one", "two"}), "error: unexpected arguments: one, two ("));
+    CHECK(contains(error_of(1, {"one"}), "error: unexpected argument: one ("));
+    CHECK(contains(error_of(1, {"--split_size=2"}),
                    "error: --image_size 32 leaves one value of a channel to the batch norms"));
   }
 

@@ -12,7 +12,7 @@
 
 namespace ddprun::test {
 
-using Words = std::vector<std::string>;
+using Strings = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;
 
 inline EnvironmentLookup lookup_in(const Variables& variables) {
@@ -24,7 +24,7 @@ inline EnvironmentLookup lookup_in(const Variables& variables) {
 }
 
 /// Returns the options of a valid command line, without their origins.
-inline LaunchOptions options_of(const Words& arguments, const Variables& variables = {}) {
+inline LaunchOptions options_of(const Strings& arguments, const Variables& variables = {}) {
   const auto parsed = parse_command_line(arguments, lookup_in(variables));
   if (const auto* problem = std::get_if<UsageProblem>(&parsed)) FAIL(describe(*problem));
   auto options = std::get<LaunchOptions>(parsed);
@@ -33,7 +33,7 @@ inline LaunchOptions options_of(const Words& arguments, const Variables& variabl
 }
 
 /// Returns the problems of an invalid command line, one per line.
-inline std::string problems_of(const Words& arguments, const Variables& variables = {}) {
+inline std::string problems_of(const Strings& arguments, const Variables& variables = {}) {
   const auto parsed = parse_command_line(arguments, lookup_in(variables));
   const auto* problem = std::get_if<UsageProblem>(&parsed);
   if (problem == nullptr) return "";

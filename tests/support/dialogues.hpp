@@ -41,8 +41,8 @@ class Dialogues {
 
   membership::AgentDialogue agent;
   membership::CoordinatorDialogue coordinator;
-  std::vector<membership::NodeMessage> said_by_agent;  ///< as received by the other side
-  std::vector<membership::CoordinatorMessage> said_by_coordinator;
+  std::vector<membership::NodeMessage> sent_by_agent;  ///< as received by the other side
+  std::vector<membership::CoordinatorMessage> sent_by_coordinator;
 
  private:
   bool pass(std::string bytes, bool is_from_agent, std::size_t piece) {
@@ -53,10 +53,10 @@ class Dialogues {
       bytes.erase(0, part.size());
       if (is_from_agent) {
         coordinator.feed(part);
-        while (auto message = coordinator.next()) said_by_agent.push_back(std::move(*message));
+        while (auto message = coordinator.next()) sent_by_agent.push_back(std::move(*message));
       } else {
         agent.feed(part);
-        while (auto message = agent.next()) said_by_coordinator.push_back(std::move(*message));
+        while (auto message = agent.next()) sent_by_coordinator.push_back(std::move(*message));
       }
     }
     return has_sent;

@@ -125,17 +125,17 @@ void EtcdServer::join(const std::string& cluster) {
 }
 
 std::vector<std::string> EtcdServer::command(const std::string& cluster) const {
-  auto words = etcd_command(name_, endpoint(), peer(), cluster, folder_ / "data");
-  if (!tls_) return words;
+  auto arguments = etcd_command(name_, endpoint(), peer(), cluster, folder_ / "data");
+  if (!tls_) return arguments;
   const auto set = [&](const std::string& option, const std::string& value) {
-    *(std::find(words.begin(), words.end(), option) + 1) = value;
+    *(std::find(arguments.begin(), arguments.end(), option) + 1) = value;
   };
   const auto own = "https://" + endpoint();
   set("--listen-client-urls", own + ",http://127.0.0.1:" + plain_port_.text());
   set("--advertise-client-urls", own);
-  words.insert(words.end(), {"--cert-file", tls_->certificate, "--key-file", tls_->key,
-                             "--client-cert-auth", "--trusted-ca-file", tls_->authority});
-  return words;
+  arguments.insert(arguments.end(), {"--cert-file", tls_->certificate, "--key-file", tls_->key,
+                                     "--client-cert-auth", "--trusted-ca-file", tls_->authority});
+  return arguments;
 }
 
 void EtcdServer::await_health() const {

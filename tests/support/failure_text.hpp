@@ -21,15 +21,15 @@ inline std::string describe_failure(const std::function<void()>& call) {
   return "no failure";
 }
 
-/// Returns the error of short waits for `work`, which does not end, once it contains `words`: the
+/// Returns the error of short waits for `work`, which does not end, once it contains `text`: the
 /// group's thread must have begun it. After a minute returns any error.
-inline std::string said_with(const std::string& words, const Work& work) {
+inline std::string error_containing(const std::string& text, const Work& work) {
   const auto limit = Deadline::after(std::chrono::minutes(1));
-  std::string said;
+  std::string message;
   do {
-    said = describe_failure([&] { work.wait(Deadline::after(std::chrono::milliseconds(10))); });
-  } while (said.find(words) == std::string::npos && !limit.passed());
-  return said;
+    message = describe_failure([&] { work.wait(Deadline::after(std::chrono::milliseconds(10))); });
+  } while (message.find(text) == std::string::npos && !limit.passed());
+  return message;
 }
 
 }  // namespace ddprun::test

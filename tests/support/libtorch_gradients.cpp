@@ -45,7 +45,7 @@ int run(const ddprun::WorkerEnv& env) {
                                 torch::nn::Tanh(), torch::nn::Linear(16, 3));
   ddprun::torch::DistributedDataParallel model(network, group);
   torch::optim::SGD optimizer(network->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  json told = {{"first", state_of(*network)}, {"steps", json::array()}};
+  json result = {{"first", state_of(*network)}, {"steps", json::array()}};
   for (int step = 0; step < kSteps; ++step) {
     const auto input = torch::randn({kRows, 5});
     const auto target = torch::randn({kRows, 3});
@@ -55,9 +55,9 @@ int run(const ddprun::WorkerEnv& env) {
     one["gradients"] = gradients_of(*network);
     optimizer.step();
     one["after"] = state_of(*network);
-    told["steps"].push_back(std::move(one));
+    result["steps"].push_back(std::move(one));
   }
-  std::printf("%s\n", told.dump().c_str());
+  std::printf("%s\n", result.dump().c_str());
   return 0;
 }
 

@@ -19,14 +19,14 @@ inline HostFacts usual(const Variables& variables = {}) {
   return host(kFiles, variables);
 }
 
-inline LaunchPlan plan_of(const Words& arguments, const HostFacts& facts = usual()) {
+inline LaunchPlan plan_of(const Strings& arguments, const HostFacts& facts = usual()) {
   std::vector<std::string> problems;
   auto plan = make_plan(options_of(arguments), facts, problems);
   if (!problems.empty()) FAIL(describe(UsageProblem{problems}));
   return plan;
 }
 
-inline std::string objections_to(const Words& arguments, const HostFacts& facts = usual()) {
+inline std::string objections_to(const Strings& arguments, const HostFacts& facts = usual()) {
   std::vector<std::string> problems;
   make_plan(options_of(arguments), facts, problems);
   return problems.empty() ? "" : describe(UsageProblem{problems});

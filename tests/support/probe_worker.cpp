@@ -20,7 +20,7 @@ ControlPage attach() {
                              std::atoi(std::getenv("LOCAL_RANK")));
 }
 
-void say_ready(const char* file) {
+void report_ready(const char* file) {
   std::FILE* stream = std::fopen(file, "w");
   std::fprintf(stream, "%d\n", ::getpid());
   std::fclose(stream);
@@ -30,7 +30,7 @@ void say_ready(const char* file) {
 int hold(const char* ready) {
   auto page = attach();
   page.announce_alive(std::atoi(std::getenv("LOCAL_RANK")));
-  say_ready(ready);
+  report_ready(ready);
   while (true) ::pause();
 }
 
@@ -42,7 +42,7 @@ int leave(const char* status, const char* ready) {
   ::sigprocmask(SIG_BLOCK, &wanted, nullptr);
   auto page = attach();
   page.announce_alive(std::atoi(std::getenv("LOCAL_RANK")));
-  say_ready(ready);
+  report_ready(ready);
   int signal = 0;
   ::_exit(::sigwait(&wanted, &signal) == 0 ? std::atoi(status) : 99);
 }
@@ -53,7 +53,7 @@ int announce_exit(const char* status, const char* ready) {
   const int local_rank = std::atoi(std::getenv("LOCAL_RANK"));
   page.announce_alive(local_rank);
   page.announce_exit(local_rank, std::atoi(status));
-  say_ready(ready);
+  report_ready(ready);
   while (true) ::pause();
 }
 
@@ -69,7 +69,7 @@ int announce_and_go(const char* status, const char* first, const char* ready) {
   const int local_rank = std::atoi(std::getenv("LOCAL_RANK"));
   page.announce_alive(local_rank);
   page.announce_exit(local_rank, std::atoi(status));
-  say_ready(ready);
+  report_ready(ready);
   if (std::strcmp(first, "stopped") == 0) ::raise(SIGSTOP);
   // The signal with the lower number is delivered first.
   int signal = 0;
@@ -92,7 +92,7 @@ int await_abort(const char* ready, const char* file) {
   std::signal(SIGTERM, SIG_IGN);
   auto page = attach();
   page.announce_alive(std::atoi(std::getenv("LOCAL_RANK")));
-  say_ready(ready);
+  report_ready(ready);
   while (!page.is_aborted()) {
     ::syscall(SYS_futex, &page.abort_word(), FUTEX_WAIT, 0, nullptr, nullptr, 0);
   }

@@ -23,11 +23,11 @@ constexpr int kCalls = 60;
 
 int make_random_calls(const ProcessGroup& group, bool in_subgroups) {
   constexpr auto kArithmetic = test::Arithmetic::in_any_order;
-  const auto said = in_subgroups ? test::exercise_subgroups(group, kSeed, kArithmetic)
-                                 : test::RandomCalls(group, kSeed, {}, kArithmetic).run(kCalls);
+  const auto result = in_subgroups ? test::exercise_subgroups(group, kSeed, kArithmetic)
+                                   : test::RandomCalls(group, kSeed, {}, kArithmetic).run(kCalls);
   std::printf("rank %d of %d over %s: %s\n", group.rank(), group.size(), group.backend().c_str(),
-              said.c_str());
-  return said == "ok" ? 0 : 1;
+              result.c_str());
+  return result == "ok" ? 0 : 1;
 }
 
 int suffer(const std::string& what, ProcessGroup& group) {

@@ -17,7 +17,7 @@ namespace ddprun::test {
 /// Exit of a rank, and the text that it wrote to its pipe.
 struct RankEnd {
   int status = 0;  ///< from waitpid
-  std::string said;
+  std::string output;
 
   bool exited_with(int code) const { return WIFEXITED(status) && WEXITSTATUS(status) == code; }
   bool was_killed_by(int signal) const { return WIFSIGNALED(status) && WTERMSIG(status) == signal; }
@@ -52,7 +52,7 @@ class RankProcesses {
     RankEnd end;
     char buffer[4096];
     for (ssize_t got = 0; (got = ::read(one.pipe, buffer, sizeof buffer)) > 0;)
-      end.said.append(buffer, static_cast<std::size_t>(got));
+      end.output.append(buffer, static_cast<std::size_t>(got));
     ::waitpid(one.pid, &end.status, 0);
     one.is_reaped = true;
     return end;
@@ -79,15 +79,15 @@ class RankProcesses {
   }
 
   static int run(int rank, const Body& body, int pipe) {
-    std::string said;
+    std::string text;
     int code = 0;
     try {
-      said = body(rank);
+      text = body(rank);
     } catch (const std::exception& error) {
-      said = error.what();
+      text = error.what();
       code = 1;
     }
-    return ::write(pipe, said.data(), said.size()) == static_cast<ssize_t>(said.size()) ? code : 9;
+    return ::write(pipe, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? code : 9;
   }
 
   std::vector<Rank> ranks_;

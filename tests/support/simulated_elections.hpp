@@ -57,12 +57,12 @@ class SimulatedElections : public SimulatedFaults {
       if (has_lost_etcd_) return keep(kept);
       record_ = kept.record;
       record_->host = {.name = host().name, .instance = instance_of(host())};
-      if (is_coordinator_paused_) return unheard_.push_back(incarnation);
-      hear_of_record();
+      if (is_coordinator_paused_) return unread_.push_back(incarnation);
+      on_record_kept();
     });
   }
 
-  void hear_of_record() {
+  void on_record_kept() {
     queue_.kept();
     perform();
   }
@@ -122,8 +122,8 @@ class SimulatedElections : public SimulatedFaults {
     is_coordinator_paused_ = false;
     if (!is_in_term()) return lose_term();
     for (const auto& event : std::exchange(coordinator_backlog_, {})) to_coordinator(event);
-    const auto unheard = std::exchange(unheard_, {});
-    if (!unheard.empty() && unheard.back() == incarnation_) hear_of_record();
+    const auto unread = std::exchange(unread_, {});
+    if (!unread.empty() && unread.back() == incarnation_) on_record_kept();
     renew_term(term_);
   }
 
@@ -151,7 +151,7 @@ class SimulatedElections : public SimulatedFaults {
   void forget_coordinator() {
     coordination_.reset();
     queue_ = {};
-    unheard_.clear();
+    unread_.clear();
     coordinator_wake_.reset();
     coordinator_backlog_.clear();
     is_coordinator_paused_ = false;
@@ -208,10 +208,10 @@ class SimulatedElections : public SimulatedFaults {
   }
 
   bool has_lost_etcd_ = false;
-  int term_ = 0;              ///< number of terms
-  int renewal_ = 0;           ///< total
-  Time term_end_;             ///< by the host's clock
-  std::vector<int> unheard_;  ///< responses to records that a stopped host has not read
+  int term_ = 0;             ///< number of terms
+  int renewal_ = 0;          ///< total
+  Time term_end_;            ///< by the host's clock
+  std::vector<int> unread_;  ///< responses to records that a stopped host has not read
   std::vector<std::pair<int, std::shared_ptr<Connection>>> stale_;  ///< of stopped hosts
 };
 

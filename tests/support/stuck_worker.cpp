@@ -21,7 +21,7 @@ namespace {
 
 volatile int sink = 0;
 
-void say_ready(const std::string& file) {
+void report_ready(const std::string& file) {
   if (file.empty()) return;
   std::FILE* stream = std::fopen(file.c_str(), "w");
   std::fprintf(stream, "%d\n", ::getpid());
@@ -30,7 +30,7 @@ void say_ready(const std::string& file) {
 
 // Without the loops the compiler would merge these functions.
 __attribute__((noinline)) void wait_in_first_thread(const std::string& ready_file) {
-  say_ready(ready_file);
+  report_ready(ready_file);
   while (true) {
     ::pause();
     sink = sink + 1;

@@ -24,22 +24,22 @@ inline std::vector<int> every(int step, int rest, int size) {
 /// the first mismatch.
 inline std::string run_at_once(std::vector<ProcessGroup> groups, unsigned seed,
                                Arithmetic arithmetic, int calls) {
-  std::vector<std::string> said(groups.size());
+  std::vector<std::string> results(groups.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
         // All ranks of a group need the same seed.
         const auto own = seed + static_cast<unsigned>(groups[i].workers().front());
-        said[i] = RandomCalls(groups[i], own, {}, arithmetic).run(calls);
+        results[i] = RandomCalls(groups[i], own, {}, arithmetic).run(calls);
       } catch (const std::exception& error) {
-        said[i] = error.what();
+        results[i] = error.what();
       }
     });
   }
   for (auto& thread : threads) thread.join();
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    if (said[i] != "ok") return groups[i].name() + ": " + said[i];
+    if (results[i] != "ok") return groups[i].name() + ": " + results[i];
   }
   return "ok";
 }

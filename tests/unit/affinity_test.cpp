@@ -201,7 +201,7 @@ TEST_SUITE("cpu plan") {
       CHECK(plan.workers[1].cpus == std::vector<int>{0, 1, 4, 5});
       CHECK(plan.workers[1].memory_node == 0);
       CHECK(plan.notes ==
-            Words{"CPUs: rank 0: 2-3,6-7 (NUMA node 1); rank 1: 0-1,4-5 (NUMA node 0)"});
+            Strings{"CPUs: rank 0: 2-3,6-7 (NUMA node 1); rank 1: 0-1,4-5 (NUMA node 0)"});
     }
   }
 
@@ -215,7 +215,7 @@ TEST_SUITE("cpu plan") {
   }
 
   TEST_CASE("cpu plan: a problem names its option") {
-    const auto problem = [](const Words& words) {
+    const auto problem = [](const Strings& words) {
       return objections_to(words, facts_of(machine(1, 1, 1, 1)));
     };
     CHECK(contains(problem({"--affinity=exclusive", "--nproc_per_node=2", "./x"}),

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-Words with_program(Words arguments) {
+Strings with_program(Strings arguments) {
   arguments.emplace_back("train.py");
   return arguments;
 }
@@ -28,7 +28,7 @@ using O = LaunchOptions;
 using Kind = WorkerCount::Kind;
 
 struct Case {
-  Words arguments;
+  Strings arguments;
   void (*expected)(O&);
 };
 
@@ -216,7 +216,7 @@ const Case kGood[] = {
 };
 
 struct BadCase {
-  Words arguments;
+  Strings arguments;
   std::string text;  ///< part of the message
 };
 
@@ -317,19 +317,19 @@ TEST_SUITE("command line") {
   TEST_CASE("command line: options end at the program and the rest belongs to the program") {
     const auto options = options_of({"-m", "mod", "--max_restarts=3", "--", "-h", "--version"});
     CHECK(options.program == "mod");
-    CHECK(options.program_arguments == Words{"--max_restarts=3", "--", "-h", "--version"});
+    CHECK(options.program_arguments == Strings{"--max_restarts=3", "--", "-h", "--version"});
     CHECK(options.max_restarts == 0);
   }
 
   TEST_CASE("command line: two dashes end the options") {
     const auto options = options_of({"--", "train.py", "--", "b"});
     CHECK(options.program == "train.py");
-    CHECK(options.program_arguments == Words{"--", "b"});
+    CHECK(options.program_arguments == Strings{"--", "b"});
     CHECK(options_of({"--", "--odd"}).program == "--odd");
   }
 
   TEST_CASE("command line: a missing program is a problem even after two dashes") {
-    for (const Words& arguments : {Words{}, Words{"--standalone"}, Words{"--"}}) {
+    for (const Strings& arguments : {Strings{}, Strings{"--standalone"}, Strings{"--"}}) {
       CHECK(contains(problems_of(arguments), "no program given"));
     }
   }
@@ -348,8 +348,8 @@ TEST_SUITE("command line") {
   }
 
   TEST_CASE("command line: help and version take precedence over problems") {
-    for (const Words& arguments : {Words{"--help"}, Words{"-h"}, Words{"-r9", "--he"},
-                                   Words{"-mh", "x"}, Words{"--help", "--nonsense"}}) {
+    for (const Strings& arguments : {Strings{"--help"}, Strings{"-h"}, Strings{"-r9", "--he"},
+                                     Strings{"-mh", "x"}, Strings{"--help", "--nonsense"}}) {
       const auto parsed = parse_command_line(arguments, lookup_in({}));
       REQUIRE(std::holds_alternative<HelpText>(parsed));
       CHECK(contains(std::get<HelpText>(parsed).text, "Usage: ddprun"));

@@ -21,7 +21,7 @@ using namespace ddprun::test;
 
 namespace {
 
-std::optional<ConfigAnswer> command(const Words& arguments, const Variables& variables = {},
+std::optional<ConfigAnswer> command(const Strings& arguments, const Variables& variables = {},
                                     const Invocation& invocation = {}) {
   const ConfigLoader loader = [&](const ConfigRequest& request) {
     return resolved(R"({"version": 1, "job": {"command": ["a", "b c"]},
@@ -33,7 +33,7 @@ std::optional<ConfigAnswer> command(const Words& arguments, const Variables& var
 }
 
 /// Returns the output, or the problems.
-std::string answer(const Words& arguments, const Variables& variables = {}) {
+std::string answer(const Strings& arguments, const Variables& variables = {}) {
   const auto given = command(arguments, variables);
   REQUIRE(given);
   return given->problems.empty() ? given->text : describe({given->problems});
@@ -75,11 +75,11 @@ TEST_SUITE("config command") {
   }
 
   TEST_CASE("config command: each subcommand shows the same help") {
-    for (const Words& words :
-         {Words{"config", "--help"}, Words{"config", "-h"}, Words{"config", "check", "--help"},
-          Words{"config", "check", "c.json", "--help"}, Words{"config", "schema", "-h"},
-          Words{"config", "convert", "--help"}}) {
-      CHECK(answer(words).rfind("Usage: ddprun config check FILE", 0) == 0);
+    for (const Strings& arguments :
+         {Strings{"config", "--help"}, Strings{"config", "-h"},
+          Strings{"config", "check", "--help"}, Strings{"config", "check", "c.json", "--help"},
+          Strings{"config", "schema", "-h"}, Strings{"config", "convert", "--help"}}) {
+      CHECK(answer(arguments).rfind("Usage: ddprun config check FILE", 0) == 0);
     }
     CHECK(contains(answer({"config", "schema", "x"}), "config schema: takes no arguments"));
     // After the program it belongs to the program.
@@ -173,7 +173,7 @@ TEST_SUITE("config command") {
       return UsageProblem{{"a: no such program", "--nnodes=1:2: not so"}};
     });
     CHECK(contains(refused.text, "command: [\"a\", \"b\"]"));
-    CHECK(refused.problems == Words{"a: no such program", "PET_NNODES=1:2: not so"});
+    CHECK(refused.problems == Strings{"a: no such program", "PET_NNODES=1:2: not so"});
   }
 
   TEST_CASE("config command: a file without a program is checked against the machine") {
@@ -234,13 +234,13 @@ TEST_SUITE("converting to a configuration file") {
   TEST_CASE("config convert: a Python program of torchrun stays a Python program") {
     const auto converted = convert_arguments({"train", "--lr=1"});
     const auto& file = std::get<ConvertedFile>(converted);
-    CHECK(values_of(file.text).command == Words{"python3", "-u", "train", "--lr=1"});
+    CHECK(values_of(file.text).command == Strings{"python3", "-u", "train", "--lr=1"});
     REQUIRE(file.notes.size() == 1);
     CHECK(contains(file.notes[0], "train is run by python3"));
-    for (const Words& arguments :
-         {Words{"train.py"}, Words{"-m", "train"}, Words{"--no_python", "train"}}) {
+    for (const Strings& arguments :
+         {Strings{"train.py"}, Strings{"-m", "train"}, Strings{"--no_python", "train"}}) {
       const auto other = convert_arguments(arguments);
-      CHECK(values_of(std::get<ConvertedFile>(other).text).command == Words{arguments.back()});
+      CHECK(values_of(std::get<ConvertedFile>(other).text).command == Strings{arguments.back()});
       CHECK(std::get<ConvertedFile>(other).notes.empty());
     }
   }
@@ -264,30 +264,30 @@ TEST_SUITE("converting to a configuration file") {
   }
 
   TEST_CASE("config convert: a command line becomes an equivalent file") {
-    const Words arguments = {"--nproc_per_node=gpu",
-                             "--nnodes=1:4",
-                             "--security=open",
-                             "--max-restarts",
-                             "3",
-                             "--rdzv_endpoint=a:1",
-                             "--rdzv_id=$job",
-                             "-r",
-                             "0:1",
-                             "-m",
-                             "train.main",
-                             "--lr=0.1",
-                             "$$x",
-                             "$HOME",
-                             "${local_rank}",
-                             "$local_rank",
-                             "$local_ranks"};
+    const Strings arguments = {"--nproc_per_node=gpu",
+                               "--nnodes=1:4",
+                               "--security=open",
+                               "--max-restarts",
+                               "3",
+                               "--rdzv_endpoint=a:1",
+                               "--rdzv_id=$job",
+                               "-r",
+                               "0:1",
+                               "-m",
+                               "train.main",
+                               "--lr=0.1",
+                               "$$x",
+                               "$HOME",
+                               "${local_rank}",
+                               "$local_rank",
+                               "$local_ranks"};
     const auto made = made_of(convert_arguments(arguments));
     const auto values = values_of(made);
     LaunchOptions from_file;
     CHECK(apply_values({values.options, {}, {}, {}}, from_file).empty());
     auto expected = options_of(arguments);
     CHECK(values.command.front() == expected.program);
-    const Words rest(values.command.begin() + 1, values.command.end());
+    const Strings rest(values.command.begin() + 1, values.command.end());
     // The same after the replacement of the launcher's own macros.
     const auto& wanted = expected.program_arguments;
     REQUIRE(rest.size() == wanted.size());

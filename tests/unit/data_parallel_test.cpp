@@ -169,13 +169,13 @@ TEST_SUITE("data parallel") {
 
   TEST_CASE("data parallel: an exception of a replica ends the others and is thrown") {
     ReplicaThreads threads(3);
-    const auto said = describe_failure([&] {
+    const auto message = describe_failure([&] {
       threads.apply([](Replica& replica) {
         if (replica.index == 2) throw Error(Errc::system, "no such row");
         replica.group.barrier().wait();
       });
     });
-    CHECK(said == "system: no such row");
+    CHECK(message == "system: no such row");
     CHECK(describe_failure([&] { threads.apply([](Replica&) {}); }) ==
           "closed: DataParallel: an earlier call has failed, so replicas differ");
   }

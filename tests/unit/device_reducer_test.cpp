@@ -186,8 +186,8 @@ TEST_SUITE("gradient reducer on a device") {
 
   TEST_CASE("device reducer: the host waits for neither backward passes nor other ranks") {
     const CleanDevices clean;
-    std::promise<void> may_go_on;
-    const auto held = may_go_on.get_future().share();
+    std::promise<void> may_continue;
+    const auto held = may_continue.get_future().share();
     std::latch have_finished(2);
     run_ranks(device_ranks(2), [&](ProcessGroup& group) {
       DeviceModel model;
@@ -201,7 +201,7 @@ TEST_SUITE("gradient reducer on a device") {
       auto seen = look_on(stream, reducer, 2, 0, 2);
       CHECK(seen.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
       have_finished.arrive_and_wait();
-      if (group.rank() == 0) may_go_on.set_value();
+      if (group.rank() == 0) may_continue.set_value();
       CHECK(seen.get() == kRight);
     });
   }
@@ -307,27 +307,27 @@ TEST_SUITE("gradient reducer on a device") {
   TEST_CASE("device reducer: late failures are thrown by synchronise() and the next step") {
     const CleanDevices clean;
     std::latch have_finished(2);
-    std::latch has_heard(1);
+    std::latch has_failed(1);
     run_ranks(device_ranks(2), [&](ProcessGroup& group) {
       DeviceModel model;
       const Stream stream;
       std::optional<GradientReducer> reducer;
       reducer.emplace(group, model.parameters, std::vector<Buffer>{}, kSmallBuckets);
-      std::promise<void> may_go_on;
+      std::promise<void> may_continue;
       reducer->begin();
       // The kernels of rank 1 never complete.
       if (group.rank() == 1)
-        launch_on(stream.get(), [&, held = may_go_on.get_future().share()] { held.wait(); });
+        launch_on(stream.get(), [&, held = may_continue.get_future().share()] { held.wait(); });
       backward_on(stream, *reducer, group.rank(), 0);
       reducer->finish(stream.get());
       have_finished.arrive_and_wait();
       if (group.rank() == 1) {
         group.abort("asked to");
-        has_heard.wait();
-        return may_go_on.set_value();
+        has_failed.wait();
+        return may_continue.set_value();
       }
       const auto failure = failure_of([&] { reducer->synchronise(); });
-      has_heard.count_down();
+      has_failed.count_down();
       CHECK(failure.find("asked to") != std::string::npos);
       reducer->begin();
       CHECK(failure_of([&] {

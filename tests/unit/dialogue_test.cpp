@@ -31,7 +31,7 @@ std::string bytes_of(const CoordinatorMessage& message) {
 }
 
 /// Both sides send two messages.
-void talk(Dialogues& dialogues, std::size_t piece = std::string::npos) {
+void exchange_messages(Dialogues& dialogues, std::size_t piece = std::string::npos) {
   dialogues.agent.send(kJoin);
   dialogues.run(piece);
   dialogues.agent.send(Heartbeat{1});
@@ -47,9 +47,9 @@ TEST_SUITE("dialogue") {
     for (const auto& sides : {Dialogues::Sides{}, kBoth}) {
       for (const std::size_t piece : {1, 2, 3, 7, 64, 1000}) {
         Dialogues dialogues(sides);
-        talk(dialogues, piece);
-        CHECK(dialogues.said_by_agent == std::vector<NodeMessage>{kJoin, Heartbeat{1}});
-        CHECK(dialogues.said_by_coordinator ==
+        exchange_messages(dialogues, piece);
+        CHECK(dialogues.sent_by_agent == std::vector<NodeMessage>{kJoin, Heartbeat{1}});
+        CHECK(dialogues.sent_by_coordinator ==
               std::vector<CoordinatorMessage>{Welcome{}, HeartbeatAnswer{1}});
         CHECK(dialogues.coordinator.is_introduced());
         CHECK(dialogues.agent.problem().empty());
@@ -64,8 +64,8 @@ TEST_SUITE("dialogue") {
     dialogues.run();
     CHECK(dialogues.agent.problem() == kStranger);
     CHECK(dialogues.coordinator.problem() == kStranger);
-    CHECK(refusal_in(dialogues.said_by_coordinator).find(kStranger) != std::string::npos);
-    CHECK(dialogues.said_by_agent.empty());
+    CHECK(refusal_in(dialogues.sent_by_coordinator).find(kStranger) != std::string::npos);
+    CHECK(dialogues.sent_by_agent.empty());
     CHECK_FALSE(dialogues.coordinator.is_introduced());
     CHECK_FALSE(dialogues.agent.is_proven());
   }
@@ -83,9 +83,9 @@ TEST_SUITE("dialogue") {
       Dialogues dialogues(row.sides);
       dialogues.agent.send(kJoin);
       dialogues.run();
-      CHECK(refusal_in(dialogues.said_by_coordinator) == row.text);
+      CHECK(refusal_in(dialogues.sent_by_coordinator) == row.text);
       CHECK(dialogues.coordinator.refusal() == row.text);
-      CHECK(dialogues.said_by_agent.empty());
+      CHECK(dialogues.sent_by_agent.empty());
       // A node without a secret does not ask for a proof.
       CHECK(dialogues.agent.is_proven() == (row.sides.agent == nullptr));
     }
@@ -158,8 +158,8 @@ TEST_SUITE("dialogue") {
       if (is_from_agent) recorded += bytes;
       return bytes;
     });
-    talk(first);
-    REQUIRE(first.said_by_agent.size() == 2);
+    exchange_messages(first);
+    REQUIRE(first.sent_by_agent.size() == 2);
     CoordinatorDialogue second(&kSecret, std::string(security::kDigestBytes, 'd'));
     second.feed(recorded);
     CHECK_FALSE(second.next());
@@ -186,7 +186,7 @@ TEST_SUITE("dialogue") {
       total += bytes.size();
       return bytes;
     });
-    talk(counting);
+    exchange_messages(counting);
     for (std::size_t target = 0; target < total; ++target) {
       std::size_t passed = 0;
       Dialogues dialogues(kBoth, [&](std::string bytes, bool) {
@@ -197,18 +197,18 @@ TEST_SUITE("dialogue") {
         passed += bytes.size();
         return bytes;
       });
-      talk(dialogues);
+      exchange_messages(dialogues);
       CAPTURE(target);
       const std::vector<NodeMessage> by_agent = {kJoin, Heartbeat{1}};
-      CHECK(dialogues.said_by_agent.size() <= by_agent.size());
-      CHECK(std::equal(dialogues.said_by_agent.begin(), dialogues.said_by_agent.end(),
+      CHECK(dialogues.sent_by_agent.size() <= by_agent.size());
+      CHECK(std::equal(dialogues.sent_by_agent.begin(), dialogues.sent_by_agent.end(),
                        by_agent.begin()));
-      for (const auto& message : dialogues.said_by_coordinator) {
+      for (const auto& message : dialogues.sent_by_coordinator) {
         const bool is_true = message == CoordinatorMessage{Welcome{}} ||
                              message == CoordinatorMessage{HeartbeatAnswer{1}};
         CHECK((is_true || std::holds_alternative<Refused>(message)));
       }
-      CHECK(dialogues.said_by_agent.size() + dialogues.said_by_coordinator.size() < 4);
+      CHECK(dialogues.sent_by_agent.size() + dialogues.sent_by_coordinator.size() < 4);
     }
   }
 
@@ -216,7 +216,7 @@ TEST_SUITE("dialogue") {
     Dialogues dialogues(kBoth);
     dialogues.agent.send(Join{.run_id = std::string(5000, 'x')});
     dialogues.run();
-    CHECK(dialogues.said_by_agent.empty());
+    CHECK(dialogues.sent_by_agent.empty());
     CHECK(dialogues.coordinator.problem().find("bytes (at most 4096)") != std::string::npos);
   }
 }

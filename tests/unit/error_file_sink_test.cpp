@@ -38,13 +38,13 @@ json message_of(const RunFinished& finished) {
 
 /// Text that the sink returns for this event.
 std::string complaint(const std::filesystem::path& file, const Event& event) {
-  std::string said;
+  std::string warnings;
   ErrorFileSink sink(file, [&](LogLevel level, std::string_view line) {
     CHECK(level == LogLevel::warn);
-    said += line;
+    warnings += line;
   });
   sink.take(event, kNow);
-  return said;
+  return warnings;
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ std::shared_ptr<RunTrust> open_trust() {
 
 struct Outcome {
   std::string note;
-  std::string said;
+  std::string log_text;
 };
 
 /// A candidate with this --local_addr.
@@ -50,7 +50,7 @@ Outcome succeed(const std::string& address, const security::Secret* secret) {
   const auto client =
       std::make_shared<Client>(context.get_executor(), std::vector{etcd.endpoint()});
   Outcome outcome;
-  const Log log = [&](LogLevel, std::string_view line) { outcome.said += line; };
+  const Log log = [&](LogLevel, std::string_view line) { outcome.log_text += line; };
   boost::asio::co_spawn(context,
                         campaign(client, {.endpoints = {etcd.endpoint()}, .local_addr = address},
                                  {.node = {"a", 1},
@@ -102,7 +102,8 @@ TEST_SUITE("successful etcd campaign") {
       const auto outcome = succeed(address, nullptr);
       // No machine has an address reserved for documentation.
       const bool is_warned =
-          outcome.said.find("any machine that reaches one of its addresses") != std::string::npos;
+          outcome.log_text.find("any machine that reaches one of its addresses") !=
+          std::string::npos;
       CHECK(is_warned == (address == "192.0.2.1"));
     }
   }

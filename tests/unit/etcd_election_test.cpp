@@ -128,10 +128,10 @@ TEST_SUITE("etcd election") {
     const EtcdSnapshot snapshot{.revision = 9, .record = record()};
     const auto move = decide_move(snapshot, self(), 0, true);
     REQUIRE(std::holds_alternative<AcceptOutcome>(move));
-    const auto& told = std::get<AcceptOutcome>(move).outcome;
-    CHECK(told.result == membership::RunResult::no_rendezvous);
-    CHECK(told.reason.rfind("this node was refused: the node that joins has no configuration file",
-                            0) == 0);
+    const auto& accepted = std::get<AcceptOutcome>(move).outcome;
+    CHECK(accepted.result == membership::RunResult::no_rendezvous);
+    CHECK(accepted.reason.rfind(
+              "this node was refused: the node that joins has no configuration file", 0) == 0);
     CHECK_FALSE(std::get<AcceptOutcome>(move).has_other_config);
   }
 
@@ -180,8 +180,8 @@ TEST_SUITE("etcd keys") {
   }
 
   TEST_CASE("etcd keys: too large outcomes omit the least important parts") {
-    const auto kept = [](const RunOutcome& told) {
-      const auto text = outcome_text(told);
+    const auto kept = [](const RunOutcome& whole) {
+      const auto text = outcome_text(whole);
       CHECK(text.size() <= kOutcomeBytesMax);
       return *std::get<EtcdSnapshot>(read_snapshot(answer(kKeys.outcome(), text), kKeys)).outcome;
     };

@@ -31,7 +31,7 @@ struct Begun {
   explicit Begun(std::chrono::milliseconds since, Answers answers = {})
       : etcd(context, with_renewals(std::move(answers))) {
     const auto sent = Deadline::Clock::now() - since;
-    const Log log = [this](LogLevel, std::string_view line) { said += line; };
+    const Log log = [this](LogLevel, std::string_view line) { log_text += line; };
     const TermFacts facts{.keys = RunKeys("/ddprun", "run"),
                           .node = {"a", 1},
                           .created = 5,
@@ -63,7 +63,7 @@ struct Begun {
     context.run();
   }
 
-  std::string said;
+  std::string log_text;
   std::vector<HeldLease::Time> term_ends;  ///< as reported
   boost::asio::io_context context;
   test::ScriptedEtcd etcd;
@@ -77,7 +77,7 @@ TEST_SUITE("etcd term") {
     Begun begun(10s);
     begun.run_until_ended();
     CHECK(begun.term->has_ended());
-    CHECK(begun.said.find("no longer hosts the rendezvous") != std::string::npos);
+    CHECK(begun.log_text.find("no longer hosts the rendezvous") != std::string::npos);
   }
 
   TEST_CASE("etcd term: a renewal acknowledged after its end is not reported") {
@@ -98,8 +98,8 @@ TEST_SUITE("etcd term") {
     CHECK(begun.etcd.count("/v3/lease/keepalive") > 0);
     REQUIRE_FALSE(begun.term_ends.empty());
     CHECK(begun.term_ends.back() == begun.term->term_end());
-    CHECK(begun.said.find("the run's record cannot be written") != std::string::npos);
-    CHECK(begun.said.find("no room") != std::string::npos);
+    CHECK(begun.log_text.find("the run's record cannot be written") != std::string::npos);
+    CHECK(begun.log_text.find("no room") != std::string::npos);
   }
 
   TEST_CASE("etcd term: an earlier record does not overtake one being written") {

@@ -178,7 +178,7 @@ TEST_SUITE("flight recorder") {
       "flight recorder: read_flights() reports a damaged record and returns no groups of it") {
     struct Row {
       void (*damage)(FlightLog&);
-      const char* told;
+      const char* reported;
     };
     const std::array rows = {
         Row{[](FlightLog& log) { log.use = 77; }, "use 77"},
@@ -195,13 +195,13 @@ TEST_SUITE("flight recorder") {
         Row{[](FlightLog& log) { log.members[1] = -9; }, "rank -9 among a group's members"},
     };
     for (const auto& row : rows) {
-      CAPTURE(row.told);
+      CAPTURE(row.reported);
       const auto page = ControlPage::create(1);
       const auto recorder = begin(page, {.name = "pair", .rank = 1, .size = 2, .members = {3, 5}});
       CHECK_FALSE(read_flights(page, 0, Clock::now()).damage);
       row.damage(FlightArea::of(page, 0).logs[0]);
       const auto worker = read_flights(page, 0, Clock::now());
-      CHECK(worker == WorkerFlights{.unrecorded_groups = 1, .damage = row.told});
+      CHECK(worker == WorkerFlights{.unrecorded_groups = 1, .damage = row.reported});
     }
   }
 

@@ -199,10 +199,10 @@ TEST_SUITE("gradient reducer failure") {
         reducer->finish();
       } catch (const PeerFailed& failure) {
         require(failure.rank() == 0, "rank");
-        throw Error(Errc::remote, "told");
+        throw Error(Errc::remote, "remote failure");
       }
     });
-    CHECK(errors == Errors{"", "told"});
+    CHECK(errors == Errors{"", "remote failure"});
   }
 
   TEST_CASE("reducer failure: destruction before the first complete bucket fails the peers") {

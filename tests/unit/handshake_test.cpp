@@ -228,8 +228,8 @@ TEST_SUITE("seals") {
     for (std::size_t i = 0; i < both.size(); ++i) {
       auto changed = both;
       changed[i] = static_cast<char>(changed[i] ^ 1);
-      const auto heard = unseal(changed, 7);
-      CHECK(heard.messages.size() == (i < first.size() ? 0 : 1));
+      const auto opened = unseal(changed, 7);
+      CHECK(opened.messages.size() == (i < first.size() ? 0 : 1));
       // With a larger length, the receiver waits for more bytes, and then the seal is invalid.
       CHECK(unseal(changed + std::string(kBytesMax, 'x'), 7).has_problem);
     }

@@ -15,18 +15,18 @@ namespace {
 const Invocation kTorchrun = invocation_of("/home/me/bin/torchrun");
 const Invocation kLaunch = invocation_of("torch.distributed.launch");
 
-CommandLine parse_as(const Invocation& invocation, const Words& arguments,
+CommandLine parse_as(const Invocation& invocation, const Strings& arguments,
                      const Variables& variables = {}) {
   return parse_command_line(arguments, lookup_in(variables), 80, invocation);
 }
 
-LaunchOptions options_as(const Invocation& invocation, const Words& arguments) {
+LaunchOptions options_as(const Invocation& invocation, const Strings& arguments) {
   const auto parsed = parse_as(invocation, arguments);
   if (const auto* problem = std::get_if<UsageProblem>(&parsed)) FAIL(describe(*problem));
   return std::get<LaunchOptions>(parsed);
 }
 
-std::string problems_as(const Invocation& invocation, const Words& arguments) {
+std::string problems_as(const Invocation& invocation, const Strings& arguments) {
   const auto parsed = parse_as(invocation, arguments);
   const auto* problem = std::get_if<UsageProblem>(&parsed);
   return problem == nullptr ? "" : describe(*problem, invocation.name);
@@ -73,10 +73,10 @@ TEST_SUITE("invocation") {
     const Files files = {{"/home/me/train", FileKind::not_executable},
                          {"/home/me/tool", FileKind::executable},
                          {"/usr/bin/tool", FileKind::executable}};
-    const auto command = [&](const Invocation& invocation, const Words& arguments) {
+    const auto command = [&](const Invocation& invocation, const Strings& arguments) {
       const auto resolved = resolve_program(options_as(invocation, arguments), host(files));
       if (const auto* problem = std::get_if<std::string>(&resolved)) return *problem;
-      return std::get<Words>(resolved).front();
+      return std::get<Strings>(resolved).front();
     };
     CHECK(command(kTorchrun, {"train"}) == "/usr/bin/python3");
     CHECK(command(kTorchrun, {"tool"}) == "/usr/bin/python3");

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Refusal {
-  Words arguments;
+  Strings arguments;
   std::string text;
 };
 
@@ -69,15 +69,16 @@ TEST_SUITE("make plan") {
   TEST_CASE("make plan: a worker number after the program is its argument with a note") {
     const auto plan = plan_of({"train.py", "--nproc-per-node=2"});
     CHECK(plan.workers.size() == 1);
-    CHECK(plan.notes == Words{"--nproc-per-node follows the program, so it is passed to it"});
+    CHECK(plan.notes == Strings{"--nproc-per-node follows the program, so it is passed to it"});
   }
 
   TEST_CASE("make plan: torchrun's event handler option is ignored with a warning") {
     const auto warnings_of = [](const std::string& handler) {
       return plan_of({"--event_log_handler=" + handler, "train.py"}).warnings;
     };
-    CHECK(warnings_of("console") ==
-          Words{"--event_log_handler=console: has no effect; --events=FILE records what happens"});
+    CHECK(
+        warnings_of("console") ==
+        Strings{"--event_log_handler=console: has no effect; --events=FILE records what happens"});
     CHECK(warnings_of("null").empty());
     CHECK(warnings_of("").empty());
   }
@@ -91,12 +92,13 @@ TEST_SUITE("make plan") {
   }
 
   TEST_CASE("make plan: filters need log files") {
-    const auto notes_of = [](Words arguments) {
+    const auto notes_of = [](Strings arguments) {
       arguments.insert(arguments.end(), {"--duplicate_stdout_filters=a", "train.py"});
       return plan_of(arguments).notes;
     };
     CHECK(notes_of({"--tee=1"}).empty());
-    const Words note = {"--duplicate_stdout_filters has no effect without --tee and a log folder"};
+    const Strings note = {
+        "--duplicate_stdout_filters has no effect without --tee and a log folder"};
     CHECK(notes_of({}) == note);
     CHECK(notes_of({"--tee=2"}) == note);
     CHECK(notes_of({"--tee=1", "--log_dir=/dev/null"}) == note);
@@ -113,7 +115,7 @@ TEST_SUITE("make plan") {
   TEST_CASE("make plan: defaults are one worker and a loopback store and no files") {
     const auto plan = plan_of({"train.py", "--lr", "1"});
     REQUIRE(plan.workers.size() == 1);
-    CHECK(plan.workers[0].arguments == Words{"/usr/bin/python3", "-u", "train.py", "--lr", "1"});
+    CHECK(plan.workers[0].arguments == Strings{"/usr/bin/python3", "-u", "train.py", "--lr", "1"});
     CHECK(plan.store_host == "127.0.0.1");
     CHECK(plan.store_port == 0);
     CHECK_FALSE(plan.worker_store_port);
@@ -139,7 +141,7 @@ TEST_SUITE("make plan") {
     facts.cpu_quota = 2.5;
     const auto plan = plan_of({"--nproc_per_node=cpu", "--omp_num_threads=1", "train.py"}, facts);
     CHECK(plan.workers.size() == 2);
-    CHECK(plan.notes == Words{"the quota of the cgroup leaves 2 of 4 CPUs to count on"});
+    CHECK(plan.notes == Strings{"the quota of the cgroup leaves 2 of 4 CPUs to count on"});
     CHECK(plan_of({"--nproc_per_node=auto", "train.py"}, facts).workers.size() == 2);
     facts.cpu_quota = 0.5;
     CHECK(plan_of({"--nproc_per_node=cpu", "train.py"}, facts).workers.size() == 1);
@@ -158,7 +160,7 @@ TEST_SUITE("make plan") {
 
   TEST_CASE("make plan: macros are replaced in arguments only") {
     const auto plan = plan_of({"--nproc_per_node=2", "trainer", "--out=r${local_rank}", "$$x"});
-    CHECK(plan.workers[1].arguments == Words{"/opt/ddprun/bin/trainer", "--out=r1", "$x"});
+    CHECK(plan.workers[1].arguments == Strings{"/opt/ddprun/bin/trainer", "--out=r1", "$x"});
   }
 
   TEST_CASE("make plan: the argument of the older launcher is prepended on request only") {
@@ -166,13 +168,13 @@ TEST_SUITE("make plan") {
     const auto with = [&] {
       return plan_of({"--pass_local_rank", "train.py", "-x"}, facts).workers[0].arguments;
     };
-    CHECK(with() == Words{"/usr/bin/python3", "-u", "train.py", "--local-rank=0", "-x"});
+    CHECK(with() == Strings{"/usr/bin/python3", "-u", "train.py", "--local-rank=0", "-x"});
     facts.find_pytorch = [](const auto&, const auto&) {
       return std::optional(InstalledPytorch{.version = "1.13.0a0"});
     };
-    CHECK(with() == Words{"/usr/bin/python3", "-u", "train.py", "--local_rank=0", "-x"});
+    CHECK(with() == Strings{"/usr/bin/python3", "-u", "train.py", "--local_rank=0", "-x"});
     CHECK(plan_of({"--use_env", "train.py", "-x"}).workers[0].arguments ==
-          Words{"/usr/bin/python3", "-u", "train.py", "-x"});
+          Strings{"/usr/bin/python3", "-u", "train.py", "-x"});
   }
 
   TEST_CASE("make plan: streams follow redirect and tee for each rank and tee wins") {
@@ -208,7 +210,7 @@ TEST_SUITE("make plan") {
 TEST_SUITE("store address") {
   TEST_CASE("store address: address and port follow torchrun's order of options") {
     struct Case {
-      Words arguments;
+      Strings arguments;
       std::string host;
       int port;
     };
@@ -235,7 +237,7 @@ TEST_SUITE("store address") {
 
   TEST_CASE("store address: with a store in rank 0 --master_port is its port only") {
     struct Case {
-      Words arguments;
+      Strings arguments;
       int worker_port;
       int port;
     };
@@ -268,9 +270,9 @@ TEST_SUITE("store address") {
 
   TEST_CASE("store address: overridden or ineffective options are noted") {
     CHECK(plan_of({"--standalone", "--master_port=5", "train.py"}).notes ==
-          Words{"--standalone: the store takes a free port, not the one given"});
+          Strings{"--standalone: the store takes a free port, not the one given"});
     CHECK(plan_of({"--rdzv_conf=timeout=5", "train.py"}).notes ==
-          Words{"--rdzv_conf has no effect on one node, except for check_users"});
+          Strings{"--rdzv_conf has no effect on one node, except for check_users"});
     const auto open = plan_of({"--rdzv_conf=check_users=0", "train.py"});
     CHECK(open.notes.empty());
     CHECK_FALSE(open.checks_users);
@@ -302,7 +304,7 @@ TEST_SUITE("describe plan") {
   }
 
   TEST_CASE("describe plan: a dry run shows the target of each stream") {
-    const auto streams = [](const Words& options) {
+    const auto streams = [](const Strings& options) {
       auto arguments = options;
       arguments.insert(arguments.begin(), {"--nproc_per_node=2", "--rdzv_id=job"});
       arguments.emplace_back("train.py");

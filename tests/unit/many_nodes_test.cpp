@@ -21,7 +21,7 @@ struct Planned {
   std::vector<std::string> warnings;
 };
 
-Planned planned(Words arguments, bool is_open_by_default = true) {
+Planned planned(Strings arguments, bool is_open_by_default = true) {
   arguments.insert(arguments.end(), {"--no_python", "/bin/true"});
   auto options = options_of(arguments);
   options.is_open_by_default = is_open_by_default;
@@ -32,7 +32,7 @@ Planned planned(Words arguments, bool is_open_by_default = true) {
 }
 
 struct Place {
-  Words arguments;
+  Strings arguments;
   std::string endpoint;
   std::optional<bool> is_host;
   std::string name;
@@ -64,7 +64,7 @@ const Place kPlaces[] = {
 };
 
 struct Refusal {
-  Words arguments;
+  Strings arguments;
   std::string text;
 };
 
@@ -220,7 +220,7 @@ TEST_SUITE("options about nodes") {
     for (const std::string backend : {"c10d", "static"}) {
       const std::string end = ": has no effect without --rdzv_backend=etcd";
       CHECK(warnings_with(backend) ==
-            Words{"--rdzv_conf=etcd_prefix" + end, "--rdzv_conf=etcd_lease_timeout" + end});
+            Strings{"--rdzv_conf=etcd_prefix" + end, "--rdzv_conf=etcd_lease_timeout" + end});
     }
     CHECK(warnings_with("etcd").empty());
     CHECK(warnings_with("etcd-v2").empty());
@@ -250,19 +250,21 @@ TEST_SUITE("options about nodes") {
   }
 
   TEST_CASE("many nodes: several nodes need a secret or explicitly open security") {
-    const Words nodes = {"--nnodes=2", "--master_addr=a"};
-    const auto with = [&](const std::string& option) { return Words{nodes[0], nodes[1], option}; };
+    const Strings nodes = {"--nnodes=2", "--master_addr=a"};
+    const auto with = [&](const std::string& option) {
+      return Strings{nodes[0], nodes[1], option};
+    };
     const auto refused = planned(nodes, false);
     const std::string remedy =
         " --secret_file=FILE ('ddprun keygen FILE' writes it; copy it to all nodes), or "
         "--security=open on a trusted network";
-    CHECK(refused.problems == Words{"--nnodes=2 needs" + remedy});
+    CHECK(refused.problems == Strings{"--nnodes=2 needs" + remedy});
     auto derived = options_of({nodes[0], nodes[1], "--no_python", "/bin/true"});
     derived.from_config.nodes_from = "Slurm";
-    Words problems;
-    Words warnings;
+    Strings problems;
+    Strings warnings;
     plan_nodes(derived, {}, "machine", problems, warnings);
-    CHECK(problems == Words{"2 nodes (from Slurm) need a shared secret:" + remedy});
+    CHECK(problems == Strings{"2 nodes (from Slurm) need a shared secret:" + remedy});
     const auto kept = planned(with("--secret_file=run.key"), false);
     CHECK(kept.problems.empty());
     const auto open = planned(with("--security=open"), false);
@@ -275,7 +277,7 @@ TEST_SUITE("options about nodes") {
     CHECK(planned(with("--secret_file=run.key")).warnings.empty());
     CHECK(planned(with("--security=open")).warnings.empty());
     const auto both = planned({nodes[0], nodes[1], "--security=open", "--secret_file=run.key"});
-    CHECK(both.problems == Words{"--security=open and --secret_file exclude each other"});
+    CHECK(both.problems == Strings{"--security=open and --secret_file exclude each other"});
   }
 
   TEST_CASE("many nodes: keys of --rdzv_conf set times and specific ones take precedence") {

@@ -67,7 +67,7 @@ struct ChildEnd {
 };
 
 std::ostream& operator<<(std::ostream& out, const ChildEnd& end) {
-  return out << "exit code " << end.exit_code << ", said: " << end.said;
+  return out << "exit code " << end.exit_code << ", output: " << end.output;
 }
 
 /// Exit of a process with `fault` while it frees a communicator.
@@ -94,7 +94,7 @@ ChildEnd end_of_child_that_aborts(void (*fault)(NcclFaults& faults)) {
   ChildEnd end;
   char bytes[512];
   for (ssize_t got = 0; (got = ::read(ends[0], bytes, sizeof bytes)) > 0;)
-    end.said.append(bytes, static_cast<std::size_t>(got));
+    end.output.append(bytes, static_cast<std::size_t>(got));
   ::close(ends[0]);
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
@@ -272,18 +272,18 @@ TEST_SUITE("nccl failure") {
   }
 
   TEST_CASE("nccl failure: a process that cannot free its communicator is ended") {
-    const std::string said =
+    const std::string expected =
         "ddprun: process group \"default\": NCCL has not let go of its communicator after 2 s; "
         "ending the process\n";
     const auto in_abort = end_of_child_that_aborts([](NcclFaults& faults) {
       faults.revoke = ncclInvalidUsage;
       faults.hangs_in_abort = true;
     });
-    CHECK(in_abort == ChildEnd{1, said});
+    CHECK(in_abort == ChildEnd{1, expected});
     // An abort would free memory that the hung call still uses.
     const auto in_revoke =
         end_of_child_that_aborts([](NcclFaults& faults) { faults.hangs_in_revoke = true; });
-    CHECK(in_revoke == ChildEnd{1, said});
+    CHECK(in_revoke == ChildEnd{1, expected});
   }
 }
 

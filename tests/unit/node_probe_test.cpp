@@ -22,7 +22,7 @@ class ProbedNode {
   }
 
   void connect() {
-    join = std::get<Join>(said(take(Connected{.probe = {"10.0.0.7", 4000}})).at(0));
+    join = std::get<Join>(sent_by(take(Connected{.probe = {"10.0.0.7", 4000}})).at(0));
     take(MessageReceived{Welcome{3s}});
   }
 
@@ -34,7 +34,7 @@ class ProbedNode {
   }
 
   std::vector<NodeMessage> answers(int serial, const std::vector<std::uint32_t>& unreachable) {
-    return said(take(PeersProbed{serial, unreachable}));
+    return sent_by(take(PeersProbed{serial, unreachable}));
   }
 
   Join join;  ///< of the latest connection
@@ -42,10 +42,10 @@ class ProbedNode {
   std::vector<NodeAction> take(const NodeEvent& event) { return part_.apply(event, kBegin); }
 
  private:
-  static std::vector<NodeMessage> said(const std::vector<NodeAction>& actions) {
+  static std::vector<NodeMessage> sent_by(const std::vector<NodeAction>& actions) {
     std::vector<NodeMessage> messages;
     for (const auto& action : actions) {
-      if (const auto* say = std::get_if<Send>(&action)) messages.push_back(say->message);
+      if (const auto* send = std::get_if<Send>(&action)) messages.push_back(send->message);
     }
     return messages;
   }

@@ -64,11 +64,11 @@ TEST_SUITE("suspended agent") {
               "the lease ended"}}) {
       auto part = with_workers(Time::max());
       const auto actions = part.apply(ConnectionLost{"reset"}, at(now));
-      const auto said = std::find_if(actions.begin(), actions.end(), [](const NodeAction& action) {
-        return std::holds_alternative<Announce>(action);
-      });
-      REQUIRE(said != actions.end());
-      CHECK(std::get<Announce>(*said).text.ends_with(end));
+      const auto announced = std::find_if(
+          actions.begin(), actions.end(),
+          [](const NodeAction& action) { return std::holds_alternative<Announce>(action); });
+      REQUIRE(announced != actions.end());
+      CHECK(std::get<Announce>(*announced).text.ends_with(end));
     }
   }
 }

@@ -53,7 +53,7 @@ class OneNode {
 
   void pass(std::chrono::milliseconds time) {
     now_ += time;
-    tell(coordination_.apply(TimePassed{}, now_));
+    deliver(coordination_.apply(TimePassed{}, now_));
     apply(NodeTimePassed{});
   }
 
@@ -74,22 +74,22 @@ class OneNode {
     return settings;
   }
 
-  void tell(const std::vector<CoordinatorAction>& actions) {
+  void deliver(const std::vector<CoordinatorAction>& actions) {
     for (const auto& action : actions) {
-      if (const auto* told = std::get_if<SendToNode>(&action)) messages_.push_back(told->message);
+      if (const auto* send = std::get_if<SendToNode>(&action)) messages_.push_back(send->message);
     }
   }
 
   void perform(const std::vector<NodeAction>& actions) {
     for (const auto& action : actions) {
-      if (const auto* say = std::get_if<Send>(&action)) {
-        tell(coordination_.apply(NodeMessageReceived{kNode, say->message}, now_));
+      if (const auto* send = std::get_if<Send>(&action)) {
+        deliver(coordination_.apply(NodeMessageReceived{kNode, send->message}, now_));
       } else if (const auto* start = std::get_if<StartWorkers>(&action)) {
         rounds.push_back(start->round.round);
       } else if (const auto* round = std::get_if<AnnounceRound>(&action)) {
         announced.push_back(round->next);
       } else if (std::holds_alternative<Disconnect>(action)) {
-        tell(coordination_.apply(NodeDisconnected{kNode, "it has left"}, now_));
+        deliver(coordination_.apply(NodeDisconnected{kNode, "it has left"}, now_));
       } else if (const auto* end = std::get_if<EndRun>(&action)) {
         outcome = end->outcome;
       }

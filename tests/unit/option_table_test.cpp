@@ -160,10 +160,10 @@ TEST_SUITE("command line robustness") {
     const auto any = [&](std::size_t count) {
       return std::uniform_int_distribution<std::size_t>(0, count - 1)(random);
     };
-    const Words pieces = {"--",   "-",   "=",    "-r",   "-t",  "-m",  "--r",
-                          "0:3",  ",",   ":",    "[",    "]",   "'",   "\"",
-                          "99",   "-1",  "1e9",  "nan",  "$",   "${",  "\xff",
-                          "\x01", "SIG", "TERM", "auto", "gpu", "a=b", "9999999999999"};
+    const Strings pieces = {"--",   "-",   "=",    "-r",   "-t",  "-m",  "--r",
+                            "0:3",  ",",   ":",    "[",    "]",   "'",   "\"",
+                            "99",   "-1",  "1e9",  "nan",  "$",   "${",  "\xff",
+                            "\x01", "SIG", "TERM", "auto", "gpu", "a=b", "9999999999999"};
     const auto text = [&] {
       std::string word;
       if (any(3) == 0) word = "--" + std::string(option_table()[any(option_table().size())].name);
@@ -176,7 +176,7 @@ TEST_SUITE("command line robustness") {
     int plans = 0;
     for (int round = 0; round < 20'000; ++round) {
       const bool has_variables = any(2) == 0;
-      Words arguments;
+      Strings arguments;
       for (std::size_t i = any(any(2) == 0 ? 2 : 6); i > 0; --i) arguments.push_back(text());
       if (any(2) == 0) arguments.insert(arguments.end(), {"-m", text(), text()});
       const EnvironmentLookup environment = [&](const std::string&) -> std::optional<std::string> {

@@ -59,8 +59,8 @@ TEST_SUITE("worker environment of a plan") {
     const auto plan = plan_of({"train.py"}, with({}));
     CHECK(plan.worker_store_port == 0);
     CHECK(variable(plan.workers[0], "USE_LIBUV") == "0");
-    CHECK(plan.notes == Words{"PyTorch 2.6.0 was built without libuv: the worker with rank 0 "
-                              "hosts the store at MASTER_PORT"});
+    CHECK(plan.notes == Strings{"PyTorch 2.6.0 was built without libuv: the worker with rank 0 "
+                                "hosts the store at MASTER_PORT"});
     CHECK_FALSE(
         variable(plan_of({"train.py"}, with({{"USE_LIBUV", "1"}})).workers[0], "USE_LIBUV"));
     CHECK_FALSE(plan_of({"--agent_store=on", "train.py"}, with({})).worker_store_port);

@@ -111,10 +111,10 @@ TEST_SUITE("preflight verdict") {
   }
 
   TEST_CASE("preflight result: failures caused by another worker are not named unless all are") {
-    const std::string words = "ddprun::PeerFailed: rank 1 has left";
-    const WorkerExited victim{.exit_code = 1, .error_message = words};
+    const std::string error = "ddprun::PeerFailed: rank 1 has left";
+    const WorkerExited victim{.exit_code = 1, .error_message = error};
     const WorkerExited culprit{.rank = 1, .pid = 7, .signal = SIGSEGV};
-    const WorkerExited other{.rank = 1, .exit_code = 1, .error_message = words};
+    const WorkerExited other{.rank = 1, .exit_code = 1, .error_message = error};
     CHECK(problems(judge_devices({.exits = {victim, culprit}, .reports = {{}, {}}})) ==
           "1: rank 1 (pid 7) was killed by SIGSEGV");
     CHECK(judge_devices({.exits = {victim, other}, .reports = {{}, {}}}).size() == 2);

@@ -205,17 +205,17 @@ TEST_SUITE("process group") {
     const Work work = groups[0].barrier();
     const Work behind = groups[0].barrier();
     const std::string reason = ": rank(s) 1 had not entered it";
-    const auto said = said_with(reason, work);
+    const auto message = error_containing(reason, work);
     CHECK_MESSAGE(
-        said.find("timeout: barrier(), collective 0 of group \"default\" had not ended after ") ==
-            0,
-        said);
-    CHECK(said.find(reason) != std::string::npos);
-    const auto said_behind = said_with(reason, behind);
-    CHECK_MESSAGE(said_behind.find("; before it comes barrier(), collective 0 of group "
-                                   "\"default\"" +
-                                   reason) != std::string::npos,
-                  said_behind);
+        message.find(
+            "timeout: barrier(), collective 0 of group \"default\" had not ended after ") == 0,
+        message);
+    CHECK(message.find(reason) != std::string::npos);
+    const auto message_behind = error_containing(reason, behind);
+    CHECK_MESSAGE(message_behind.find("; before it comes barrier(), collective 0 of group "
+                                      "\"default\"" +
+                                      reason) != std::string::npos,
+                  message_behind);
     CHECK_FALSE(work.is_done());
     for (int i = 0; i < 2; ++i) groups[1].barrier().wait();
     work.wait();
@@ -340,26 +340,28 @@ TEST_SUITE("process group") {
   TEST_CASE("process group: a call during another thread's wait ends the group") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     const std::string expected = " was called while another thread was calling a collective or";
-    std::string said_by_other;
+    std::string message_of_other;
     std::thread other(
-        [&] { said_by_other = describe_failure([&] { groups[0].barrier().wait(); }); });
-    std::string said;
+        [&] { message_of_other = describe_failure([&] { groups[0].barrier().wait(); }); });
+    std::string message;
     do {
-      said = describe_failure([&] {
+      message = describe_failure([&] {
         const Work work = groups[0].barrier();
         if (work.is_done()) work.wait();  // the other thread failed first
       });
       std::this_thread::yield();
-    } while (said == "no failure");
+    } while (message == "no failure");
     other.join();
-    CHECK_MESSAGE(said.find("usage: process group \"default\": barrier()" + expected) == 0, said);
-    CHECK_MESSAGE(said_by_other.find("usage: process group \"default\": barrier()" + expected) == 0,
-                  said_by_other);
+    CHECK_MESSAGE(message.find("usage: process group \"default\": barrier()" + expected) == 0,
+                  message);
+    CHECK_MESSAGE(
+        message_of_other.find("usage: process group \"default\": barrier()" + expected) == 0,
+        message_of_other);
     // The other ranks may have seen the calls in another order.
-    const auto said_by_rank_1 = describe_failure([&] {
+    const auto message_of_rank_1 = describe_failure([&] {
       while (true) groups[1].barrier().wait();
     });
-    CHECK_MESSAGE(said_by_rank_1.find("peer 0: ") == 0, said_by_rank_1);
+    CHECK_MESSAGE(message_of_rank_1.find("peer 0: ") == 0, message_of_rank_1);
   }
 
   TEST_CASE("process group: simultaneous calls of two threads end the group") {
@@ -368,9 +370,9 @@ TEST_SUITE("process group") {
     // Whichever is first blocks within its call.
     const auto call = [&] { return describe_failure([&] { groups[0].barrier().wait(); }); };
     auto other = std::async(std::launch::async, call);
-    for (const auto& said : {call(), other.get()})
-      CHECK_MESSAGE(said.find("another thread was calling a collective") != std::string::npos,
-                    said);
+    for (const auto& message : {call(), other.get()})
+      CHECK_MESSAGE(message.find("another thread was calling a collective") != std::string::npos,
+                    message);
   }
 
   TEST_CASE("process group: threads can alternate and wait for each other's works") {

@@ -34,15 +34,15 @@ NodeClues host(const std::string& name, const std::vector<std::string>& addresse
 }
 
 /// The result of a command line with --config, with `text` as the file and node 1 as this one.
-CommandLine with_config(const Words& arguments, const Variables& variables,
+CommandLine with_config(const Strings& arguments, const Variables& variables,
                         const std::string& text) {
-  Words words = {"--config=c.json"};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+  Strings all = {"--config=c.json"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
   const ConfigLoader loader = [&](const ConfigRequest& request) {
     CHECK(request.file == "c.json");
     return resolved(text, 1, variables);
   };
-  return parse_command_line(words, lookup_in(variables), 80, {}, {.config = loader});
+  return parse_command_line(all, lookup_in(variables), 80, {}, {.config = loader});
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ TEST_SUITE("configuration of a node") {
   TEST_CASE("node configuration: the node's entry overrides defaults and variables are local") {
     const auto first = values_of(kTwoNodes, 0);
     CHECK(value_in(first, "nproc_per_node") == "2");
-    CHECK(first.command == Words{"trainer", "--out=gpu1/${local_rank}"});
+    CHECK(first.command == Strings{"trainer", "--out=gpu1/${local_rank}"});
     CHECK(first.settings.environment ==
           std::vector<EnvironmentChange>{{"A", "1"}, {"B", "0"}, {"C", std::nullopt}});
     const auto second = values_of(kTwoNodes, 1, {{"PROGRAM", "./train"}});
@@ -84,12 +84,12 @@ TEST_SUITE("configuration of a node") {
   }
 
   TEST_CASE("node configuration: explicit values and single nodes need no derived values") {
-    const auto said = values_of(
+    const auto given = values_of(
         R"({"version": 1, "rendezvous": {"nnodes": "1:2", "rdzv_endpoint": "c:1"},
             "nodes": [{"name": "a[1-2]", "local_addr": "d"}]})");
-    CHECK(value_in(said, "nnodes") == "1:2");
-    CHECK(value_in(said, "rdzv_endpoint") == "c:1");
-    CHECK(value_in(said, "local_addr") == "d");
+    CHECK(value_in(given, "nnodes") == "1:2");
+    CHECK(value_in(given, "rdzv_endpoint") == "c:1");
+    CHECK(value_in(given, "local_addr") == "d");
     const auto elsewhere = values_of(
         R"({"version": 1, "rendezvous": {"master_addr": "c"}, "nodes": [{"name": "a[1-2]"}]})");
     CHECK(value_in(elsewhere, "rdzv_endpoint") == "(none)");
@@ -103,7 +103,7 @@ TEST_SUITE("configuration of a node") {
   }
 
   TEST_CASE("node configuration: arguments set the number of nodes and whether they have ranks") {
-    const auto with = [](const std::string& backend, const Words& arguments, std::size_t index) {
+    const auto with = [](const std::string& backend, const Strings& arguments, std::size_t index) {
       const auto text = R"({"version": 1, "rendezvous": {"rdzv_backend": ")" + backend +
                         R"("}, "nodes": [{"name": "n[0-9]"}]})";
       auto values = resolved(text, index, {}, read_arguments(arguments).given);
@@ -122,8 +122,9 @@ TEST_SUITE("configuration of a node") {
 
   TEST_CASE("node configuration: an invalid expanded value is reported with its position") {
     const auto wrong = resolved(kTwoNodes, 1, {{"SLOTS", "many"}});
-    CHECK(std::get<UsageProblem>(wrong).problems ==
-          Words{"c.json:6:73: nodes[1].nproc_per_node: \"many\" is neither a number from 1 to 1024 "
+    CHECK(
+        std::get<UsageProblem>(wrong).problems ==
+        Strings{"c.json:6:73: nodes[1].nproc_per_node: \"many\" is neither a number from 1 to 1024 "
                 "nor auto, cpu or gpu"});
     const auto unset = resolved(R"({"version": 1, "logs": {"log_dir": "${SCRATCH}/x"},
       "job": {"role": "${ROLE:?which part does it play}", "module": "${MODULE:-true}"}})");
@@ -147,7 +148,7 @@ TEST_SUITE("configuration of a node") {
 TEST_SUITE("precedence of a configuration file") {
   TEST_CASE(
       "configuration precedence: arguments before variables before the file before defaults") {
-    const auto options = [](const Words& arguments, const Variables& variables) {
+    const auto options = [](const Strings& arguments, const Variables& variables) {
       const auto parsed = with_config(arguments, variables, kTwoNodes);
       if (const auto* problem = std::get_if<UsageProblem>(&parsed)) FAIL(describe(*problem));
       return std::get<LaunchOptions>(parsed);
@@ -158,9 +159,9 @@ TEST_SUITE("precedence of a configuration file") {
           6);
     CHECK(options({}, {}).max_restarts == 0);
     CHECK(options({}, {}).program == "trainer");
-    CHECK(options({}, {}).program_arguments == Words{"--out=gpu2.lan/${local_rank}"});
+    CHECK(options({}, {}).program_arguments == Strings{"--out=gpu2.lan/${local_rank}"});
     CHECK(options({"other", "x"}, {}).program == "other");
-    CHECK(options({"other", "x"}, {}).program_arguments == Words{"x"});
+    CHECK(options({"other", "x"}, {}).program_arguments == Strings{"x"});
     CHECK(options({}, {}).from_config.hash.size() == 16);
   }
 

@@ -17,12 +17,12 @@ constexpr auto kText = FileKind::not_executable;
 constexpr auto kFolder = FileKind::folder;
 
 /// The command as words with spaces between them, or "? " and the problem.
-std::string resolved(const Words& arguments, const Files& files = {},
+std::string resolved(const Strings& arguments, const Files& files = {},
                      const Variables& variables = {}) {
   const auto result = resolve_program(options_of(arguments), host(files, variables));
   if (const auto* problem = std::get_if<std::string>(&result)) return "? " + *problem;
   std::string text;
-  for (const auto& word : std::get<Words>(result)) text += (text.empty() ? "" : " ") + word;
+  for (const auto& word : std::get<Strings>(result)) text += (text.empty() ? "" : " ") + word;
   return text;
 }
 
@@ -58,7 +58,7 @@ TEST_SUITE("resolve program") {
   }
 
   TEST_CASE("program: the origin of the interpreter is known unless given as argument") {
-    const auto origin = [](const Words& arguments, const Variables& variables) {
+    const auto origin = [](const Strings& arguments, const Variables& variables) {
       return interpreter_origin(options_of(arguments), host({}, variables));
     };
     CHECK(origin({"train.py"}, {}) == "the first python3 in PATH");
@@ -76,7 +76,7 @@ TEST_SUITE("resolve program") {
       auto facts = host(files);
       facts.called_in = called_in;
       const auto result = resolve_program(options_of({"-m", "train"}), facts);
-      return std::get<Words>(result).front();
+      return std::get<Strings>(result).front();
     };
     const Files files = {{"/env/bin/python3", kRuns},   {"/env/pyvenv.cfg", kText},
                          {"/conda/bin/python3", kRuns}, {"/conda/conda-meta", kFolder},

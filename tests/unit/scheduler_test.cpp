@@ -62,11 +62,11 @@ struct Answer {
   std::string problem;
 };
 
-Answer answer(const Words& arguments, const Variables& variables,
+Answer answer(const Strings& arguments, const Variables& variables,
               const std::string& host_name = "node") {
-  const auto words = read_arguments(arguments);
+  const auto parsed = read_arguments(arguments);
   const auto lookup = lookup_in(variables);
-  const auto given = gather_values(words, lookup, {}).given;
+  const auto given = gather_values(parsed, lookup, {}).given;
   const auto values =
       values_from_scheduler({.environment = lookup, .given = given, .host_name = host_name});
   if (const auto* problem = std::get_if<UsageProblem>(&values)) {
@@ -75,13 +75,13 @@ Answer answer(const Words& arguments, const Variables& variables,
   const auto& found = std::get<ConfigValues>(values);
   std::map<std::string, std::string> sorted;
   for (const auto& [option, value] : found.options) sorted[std::string(option->name)] = value.value;
-  Words options;
+  Strings options;
   for (const auto& [name, value] : sorted) options.push_back(name + "=" + value);
   return {join(options, " "), join(found.settings.notes, "\n"), ""};
 }
 
 struct Case {
-  Words arguments;
+  Strings arguments;
   Variables variables;
   std::string options;
 };
@@ -261,12 +261,12 @@ TEST_SUITE("scheduler") {
                            {"PET_NODE_RANK", "0"},
                            {"PET_MASTER_ADDR", "job-node-0-0.job"},
                            {"PET_MASTER_PORT", "29500"}};
-    const std::string told =
+    const std::string values =
         "PET_NNODES=2, PET_NODE_RANK=0, PET_MASTER_ADDR=job-node-0-0.job, PET_MASTER_PORT=29500";
     CHECK(answer({}, variables).options == "");
-    CHECK(answer({}, variables).notes == "from the environment: " + told);
+    CHECK(answer({}, variables).notes == "from the environment: " + values);
     variables["KUBERNETES_SERVICE_HOST"] = "10.0.0.1";
-    CHECK(answer({}, variables).notes == "from Kubernetes: " + told);
+    CHECK(answer({}, variables).notes == "from Kubernetes: " + values);
   }
 
   TEST_CASE("scheduler: arguments and variables and files take precedence") {
@@ -292,7 +292,7 @@ TEST_SUITE("scheduler") {
     const auto parsed = parse_command_line({"a.out"}, lookup, 80, {}, sources);
     const auto* options = std::get_if<LaunchOptions>(&parsed);
     REQUIRE(options);
-    CHECK(options->from_config.names_in_run == Words{"gpu001", "gpu002"});
+    CHECK(options->from_config.names_in_run == Strings{"gpu001", "gpu002"});
     CHECK(options->local_addr == "gpu002");
   }
 
@@ -306,7 +306,7 @@ TEST_SUITE("scheduler") {
       const auto parsed = parse_command_line({"--security=open", "a.out"}, lookup, 80, {}, sources);
       const auto* options = std::get_if<LaunchOptions>(&parsed);
       REQUIRE(options);
-      Words problems;
+      Strings problems;
       const auto plan = make_plan(*options, usual(), problems);
       REQUIRE(plan.nodes);
       CHECK(plan.options.from_config.reporter == reporter);

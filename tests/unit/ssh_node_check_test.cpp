@@ -18,7 +18,7 @@ constexpr const char* kFile = R"({"version": 1, "job": {"command": ["train"]},
   "ssh": {"forward_variables": ["SHARED"]}})";
 
 /// Problems if this machine is node `own`, or none of the nodes.
-std::string found(const Words& arguments, std::optional<std::size_t> own = std::nullopt,
+std::string found(const Strings& arguments, std::optional<std::size_t> own = std::nullopt,
                   const std::string& text = kFile, const Variables& variables = {},
                   const NodeCheck& how = {}) {
   const auto file = config_of(text);

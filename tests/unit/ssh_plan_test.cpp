@@ -35,19 +35,20 @@ StarterFacts facts(const Variables& variables = {{"WHO", "me"}}) {
   return facts;
 }
 
-std::variant<SshPlan, UsageProblem> planned(const Words& arguments, const std::string& text = kFile,
+std::variant<SshPlan, UsageProblem> planned(const Strings& arguments,
+                                            const std::string& text = kFile,
                                             const StarterFacts& with = facts()) {
   return plan_ssh(config_of(text), text, read_arguments(arguments), with);
 }
 
-SshPlan plan(const Words& arguments, const std::string& text = kFile,
+SshPlan plan(const Strings& arguments, const std::string& text = kFile,
              const StarterFacts& with = facts()) {
   auto made = planned(arguments, text, with);
   if (const auto* problem = std::get_if<UsageProblem>(&made)) FAIL(join(problem->problems, "\n"));
   return std::get<SshPlan>(std::move(made));
 }
 
-std::string problems(const Words& arguments, const std::string& text = kFile,
+std::string problems(const Strings& arguments, const std::string& text = kFile,
                      const StarterFacts& with = facts()) {
   const auto made = planned(arguments, text, with);
   const auto* problem = std::get_if<UsageProblem>(&made);
@@ -59,7 +60,7 @@ std::string with_rendezvous(const std::string& members) {
 }
 
 std::string names_of(const SshPlan& plan) {
-  Words names;
+  Strings names;
   for (const auto& target : plan.targets) names.push_back(target.name);
   return join(names, " ");
 }
@@ -69,10 +70,10 @@ std::string names_of(const SshPlan& plan) {
 TEST_SUITE("ssh command") {
   TEST_CASE("ssh command: configured options come first and a destination is never an option") {
     const auto command = ssh_command("/usr/bin/ssh", plan({}).settings, "-oProxyCommand=x");
-    const Words start = {"/usr/bin/ssh", "-i", "key", "-p", "2222", "-l", "me", "-o"};
-    CHECK(Words(command.begin(), command.begin() + 8) == start);
-    const Words end = {"-T", "--", "-oProxyCommand=x", "exec '/opt/ddprun' agent-over-ssh"};
-    CHECK(Words(command.end() - 4, command.end()) == end);
+    const Strings start = {"/usr/bin/ssh", "-i", "key", "-p", "2222", "-l", "me", "-o"};
+    CHECK(Strings(command.begin(), command.begin() + 8) == start);
+    const Strings end = {"-T", "--", "-oProxyCommand=x", "exec '/opt/ddprun' agent-over-ssh"};
+    CHECK(Strings(command.end() - 4, command.end()) == end);
     CHECK(std::find(command.begin(), command.end(), "BatchMode=yes") != command.end());
     for (const auto& word : command) CHECK(word.find("StrictHostKeyChecking") == std::string::npos);
   }
@@ -115,7 +116,7 @@ TEST_SUITE("ssh plan") {
     const auto made = plan({"--config=c.json", "--ssh", "--node_name=a", "--max-restarts", "2",
                             "-m", "prog", "--ssh", "a b"});
     CHECK(made.task.arguments ==
-          Words{"--max_restarts=2", "--module", "--", "prog", "--ssh", "a b"});
+          Strings{"--max_restarts=2", "--module", "--", "prog", "--ssh", "a b"});
     CHECK(made.task.config_text == kFile);
     CHECK(made.task.config_name == "c.json");
   }
@@ -129,7 +130,7 @@ TEST_SUITE("ssh plan") {
                              {"HOMEPAGE", "x"},
                              {"LOGLEVEL", "DEBUG"}});
     CHECK(plan({}, kFile, with).task.variables ==
-          Words{"DATA_DIR=/d", "HOME=/h", "LOGLEVEL=DEBUG", "PET_MAX_RESTARTS=1"});
+          Strings{"DATA_DIR=/d", "HOME=/h", "LOGLEVEL=DEBUG", "PET_MAX_RESTARTS=1"});
   }
 
   TEST_CASE("ssh plan: this machine's own node needs no ssh") {

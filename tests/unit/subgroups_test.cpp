@@ -134,8 +134,8 @@ TEST_SUITE("subgroups") {
     const auto errors = errors_of_ranks(
         3,
         [](ProcessGroup& group) {
-          const auto says = [&](const std::string& what, const std::vector<int>& ranks,
-                                const std::string& name) {
+          const auto check_error = [&](const std::string& what, const std::vector<int>& ranks,
+                                       const std::string& name) {
             try {
               group.new_group(ranks, name);
             } catch (const Error& error) {
@@ -146,12 +146,12 @@ TEST_SUITE("subgroups") {
           };
           const bool is_second = group.rank() == 1;
           group.new_group({0, 1}, "a");
-          says(
+          check_error(
               "new_group: rank 1 cannot create its group: there has been a group \"default/a\" "
               "already",
               {0, 1}, is_second ? "a" : "b");
-          says("new_group: rank 1 cannot create its group: rank 3 is not within 0..2",
-               {0, is_second ? 3 : 2}, "b");
+          check_error("new_group: rank 1 cannot create its group: rank 3 is not within 0..2",
+                      {0, is_second ? 3 : 2}, "b");
           group.new_group({0, 2}, "b");
           throw Error(Errc::closed, "all as expected");
         },

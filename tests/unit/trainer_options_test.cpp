@@ -57,7 +57,7 @@ TEST_SUITE("trainer options") {
   TEST_CASE("trainer options: invalid or contradictory values are rejected by name") {
     struct Refused {
       std::vector<const char*> arguments;
-      std::string says;
+      std::string expected;
     };
     const std::vector<Refused> table = {
         {{"--batch_size", "0"}, "--batch_size"},
@@ -90,7 +90,7 @@ TEST_SUITE("trainer options") {
     };
     for (const Refused& refused : table) {
       const std::string message = refusal(refused.arguments);
-      CHECK_MESSAGE(contains(message, refused.says), refused.says, " in: ", message);
+      CHECK_MESSAGE(contains(message, refused.expected), refused.expected, " in: ", message);
     }
   }
 

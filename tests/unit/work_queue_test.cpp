@@ -21,7 +21,7 @@ namespace {
 constexpr Device kDevice{.kind = Device::Kind::cuda, .index = 0};
 
 /// The test sets the number of completed works.
-class ToldDevice final : public DeviceQueue {
+class ControlledDevice final : public DeviceQueue {
  public:
   const Device& device() const override { return kDevice; }
   void* mark(void*) override { return nullptr; }
@@ -30,7 +30,7 @@ class ToldDevice final : public DeviceQueue {
     ++asking;
     const std::lock_guard answering(silence);
     --asking;
-    return told;
+    return completed;
   }
   std::uint64_t capture_of(void*) override { return 0; }
   std::uint64_t capture(const Operation&, void*, Deadline) override { return 0; }
@@ -47,14 +47,14 @@ class ToldDevice final : public DeviceQueue {
   void copy(void*, const void*, std::size_t, Deadline) override {}
 
   std::atomic<std::uint64_t> launched = 0;
-  std::atomic<std::uint64_t> told = 0;
+  std::atomic<std::uint64_t> completed = 0;
   std::atomic<std::uint64_t> asking = 0;
   std::mutex silence;  ///< calls meanwhile get no response
 };
 
-class ToldBackend final : public Backend {
+class ControlledBackend final : public Backend {
  public:
-  explicit ToldBackend(ToldDevice& device) : device_(device) {}
+  explicit ControlledBackend(ControlledDevice& device) : device_(device) {}
 
   void enter(Deadline) override {}
   void leave() noexcept override {}
@@ -65,7 +65,7 @@ class ToldBackend final : public Backend {
   DeviceQueue* device_queue() override { return &device_; }
 
  private:
-  ToldDevice& device_;
+  ControlledDevice& device_;
 };
 
 void await_count(const std::atomic<std::uint64_t>& counted, std::uint64_t count) {
@@ -74,9 +74,10 @@ void await_count(const std::atomic<std::uint64_t>& counted, std::uint64_t count)
   CHECK(counted >= count);
 }
 
-std::shared_ptr<WorkQueue> start_queue(ToldDevice& device) {
-  auto queue = std::make_shared<WorkQueue>(std::make_unique<ToldBackend>(device), 1, GroupOptions{},
-                                           CallLog({.name = "default", .rank = 0, .size = 1}));
+std::shared_ptr<WorkQueue> start_queue(ControlledDevice& device) {
+  auto queue =
+      std::make_shared<WorkQueue>(std::make_unique<ControlledBackend>(device), 1, GroupOptions{},
+                                  CallLog({.name = "default", .rank = 0, .size = 1}));
   queue->start(Deadline::after(std::chrono::minutes(1)));
   queue->wait_entered();
   return queue;
@@ -91,7 +92,7 @@ Operation sum_of(float& value, const Device& device) {
 
 TEST_SUITE("work queue") {
   TEST_CASE("work queue: a device has at most 1024 pending works") {
-    ToldDevice device;
+    ControlledDevice device;
     const auto queue = start_queue(device);
     float value = 0;
     const Operation operation = sum_of(value, kDevice);
@@ -101,19 +102,19 @@ TEST_SUITE("work queue") {
     await_count(device.launched, kLaunchedWorksMax);
     CHECK(device.launched == kLaunchedWorksMax);
     CHECK_FALSE(works.front().is_done());
-    device.told = 10;
+    device.completed = 10;
     await_count(device.launched, kLaunchedWorksMax + 10);
     CHECK(device.launched == kLaunchedWorksMax + 10);
     works[9].wait();
     CHECK_FALSE(works[10].is_done());
-    device.told = works.size();
+    device.completed = works.size();
     works.back().wait();
     CHECK(device.launched == works.size());
     queue->stop();
   }
 
   TEST_CASE("work queue: an abort ends unstarted works while the device does not respond") {
-    ToldDevice device;
+    ControlledDevice device;
     const auto queue = start_queue(device);
     float value = 0;
     const Work flying = queue->push(sum_of(value, kDevice), nullptr);
@@ -125,7 +126,7 @@ TEST_SUITE("work queue") {
       CHECK(queued.is_done());
       CHECK_FALSE(flying.is_done());
     }
-    device.told = 1;
+    device.completed = 1;
     flying.wait();
     queue->stop();
   }

@@ -112,7 +112,7 @@ class Training {
   void run(int attempt);
 
  private:
-  bool speaks() const { return group_.rank() == 0; }
+  bool is_reporter() const { return group_.rank() == 0; }
   void resume();
   void save();
   void take_step(ddprun::torch::DistributedDataParallel<Net>& model);
@@ -133,7 +133,7 @@ class Training {
 void Training::resume() {
   if (options_.checkpoint_dir.empty()) return;
   std::optional<ddprun::Checkpoint> newest;
-  if (speaks()) {
+  if (is_reporter()) {
     checkpoints_.emplace(options_.checkpoint_dir,
                          ddprun::CheckpointDirectory::Options{.log = log_to_stderr});
     checkpoints_->claim();
@@ -186,8 +186,8 @@ double Training::accuracy() {
 
 void Training::run(int attempt) {
   resume();
-  Console console(!speaks());
-  JsonLines metrics(speaks() ? options_.metrics : "",
+  Console console(!is_reporter());
+  JsonLines metrics(is_reporter() ? options_.metrics : "",
                     attempt == 0 ? JsonLines::OpenMode::truncate : JsonLines::OpenMode::append);
   const auto write = [&](const nlohmann::ordered_json& line) {
     if (metrics.is_open()) metrics.write(line);

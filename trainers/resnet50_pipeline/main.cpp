@@ -62,8 +62,8 @@ class Report {
   Report(const Options& options, const PipelinePlace& place)
       : options_(options),
         place_(place),
-        console_(!speaks()),
-        metrics_(speaks() ? options.metrics : std::string(), JsonLines::OpenMode::truncate) {}
+        console_(!is_reporter()),
+        metrics_(is_reporter() ? options.metrics : std::string(), JsonLines::OpenMode::truncate) {}
 
   void start() {
     const bool is_split = options_.split_size > 0 && options_.split_size < options_.batch_size;
@@ -97,7 +97,7 @@ class Report {
   }
 
  private:
-  bool speaks() const { return place_.is_last() && place_.replica == 0; }
+  bool is_reporter() const { return place_.is_last() && place_.replica == 0; }
   void write(const nlohmann::ordered_json& line) {
     if (metrics_.is_open()) metrics_.write(line);
   }

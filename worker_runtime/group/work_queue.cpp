@@ -133,13 +133,13 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
   require_own_process();
   Lock lock(mutex_);
   const OwnWait own_wait(own_waiter_, work.caller);
-  for (int asked = 0; !work.is_done;) {
+  for (int polls = 0; !work.is_done;) {
     // A thread with less time than collective_timeout must not run a collective.
     const bool may_run = deadline.is_never() || deadline.remaining() > options_.collective_timeout;
     if (may_run && !is_running_ && work.launch == 0) {
       advance(lock);
     } else if (may_run && !is_running_) {
-      if (!poll_device(lock) && ++asked > kImmediatePolls) pause(changed_, lock);
+      if (!poll_device(lock) && ++polls > kImmediatePolls) pause(changed_, lock);
     } else if (deadline.is_never()) {
       changed_.wait(lock);
     } else if (changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout &&

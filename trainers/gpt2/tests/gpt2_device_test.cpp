@@ -15,7 +15,7 @@ TEST_SUITE("gpt2 on devices") {
     const CleanDevices clean;
     const SmallText text;
     const auto options = small_training();
-    std::vector<Told> on_cpus(kRanks);
+    std::vector<RankResults> on_cpus(kRanks);
     run_ranks(kRanks, [&](ProcessGroup& group) {
       const auto compute = trainer::make_cpu_compute(1);
       const auto rank = static_cast<std::size_t>(group.rank());
@@ -23,7 +23,7 @@ TEST_SUITE("gpt2 on devices") {
       on_cpus[rank] = train_rank(std::move(group), *compute, text, options, ends);
     });
     CHECK(on_cpus[0] == on_cpus[1]);
-    const Told on_devices = train_on_devices(kRanks, text, options);
+    const RankResults on_devices = train_on_devices(kRanks, text, options);
     for (std::size_t step = 0; step < on_devices.losses.size(); ++step)
       CHECK(on_devices.losses[step] == doctest::Approx(on_cpus[0].losses[step]).epsilon(1e-5));
   }

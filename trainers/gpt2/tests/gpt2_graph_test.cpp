@@ -43,7 +43,7 @@ void check_bits(int ranks, const Options& options) {
   const CleanDevices clean;
   const SmallText text;
   const int failures = fake_capture_failures();
-  const Told expected = train_on_devices(ranks, text, options);
+  const RankResults expected = train_on_devices(ranks, text, options);
   CHECK(expected.losses.size() == kSteps);
   CHECK(expected.test_losses.size() == 1);
   CHECK(train_on_devices(ranks, text, with_graph(options)) == expected);
@@ -102,13 +102,13 @@ TEST_SUITE("gpt2 as graphs") {
     Options options = graph_training();
     options.steps = 6;
     options.global_batch_size = 4;
-    const Told whole = train_on_devices(1, text, options);
+    const RankResults whole = train_on_devices(1, text, options);
     TrainingEnds ends{.last_step = 3};
     train_on_devices(1, text, with_graph(options), ends);
     ends.last_step = options.steps;
     TrainingEnds of_two = ends;
     TrainingEnds of_two_with_graph = ends;
-    const Told rest = train_on_devices(1, text, with_graph(options), ends);
+    const RankResults rest = train_on_devices(1, text, with_graph(options), ends);
     CHECK(rest.hash == whole.hash);
     CHECK(rest.losses == Doubles(whole.losses.begin() + 3, whole.losses.end()));
     CHECK(train_on_devices(2, text, with_graph(options), of_two_with_graph) ==
@@ -124,8 +124,8 @@ TEST_SUITE("gpt2 as graphs") {
       Options options = with_graph(graph_training());
       options.steps = 5;
       TrainingEnds ends{.stop_wanted_in = group.rank() == 1 ? 4 : 0};
-      const Told told = train_rank(std::move(group), *compute, text, options, ends);
-      CHECK(told.stops == std::vector<std::int64_t>{4});
+      const RankResults results = train_rank(std::move(group), *compute, text, options, ends);
+      CHECK(results.stops == std::vector<std::int64_t>{4});
     });
   }
 
@@ -138,7 +138,7 @@ TEST_SUITE("gpt2 as graphs") {
       const auto compute = make_emulated_compute();
       TrainingEnds ends;
       const bool hangs = group.rank() == 1;
-      const auto said = describe_failure([&] {
+      const auto message = describe_failure([&] {
         train_rank(std::move(group), *compute, text, with_graph(graph_training()), ends,
                    [&](Training& training) {
                      if (training.step < 3) return;
@@ -147,11 +147,11 @@ TEST_SUITE("gpt2 as graphs") {
                    });
       });
       if (hangs) {
-        CHECK(said.starts_with("peer 0: "));
+        CHECK(message.starts_with("peer 0: "));
       } else {
         end.set_value();
-        CHECK(said.starts_with("timeout: step 4, a CUDA graph, was not done after "));
-        CHECK(said.find("(0.2 s allowed)") != std::string::npos);
+        CHECK(message.starts_with("timeout: step 4, a CUDA graph, was not done after "));
+        CHECK(message.find("(0.2 s allowed)") != std::string::npos);
       }
     });
     CHECK(are_communicators_gone());
@@ -164,14 +164,14 @@ TEST_SUITE("gpt2 as graphs") {
       const auto compute = make_emulated_compute();
       TrainingEnds ends;
       ProcessGroup own = group;
-      const auto said = describe_failure([&] {
+      const auto message = describe_failure([&] {
         train_rank(std::move(group), *compute, text, with_graph(graph_training()), ends,
                    [&](const Training& training) {
                      if (training.step == 3 && own.rank() == 1) own.abort("enough");
                    });
       });
-      CHECK(said.find("enough") != std::string::npos);
-      if (own.rank() == 0) CHECK(said.starts_with("peer 1: "));
+      CHECK(message.find("enough") != std::string::npos);
+      if (own.rank() == 0) CHECK(message.starts_with("peer 1: "));
     });
     CHECK(are_communicators_gone());
   }

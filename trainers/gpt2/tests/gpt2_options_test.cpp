@@ -58,28 +58,30 @@ TEST_SUITE("gpt2 options") {
     const std::string help = parse_command_line(2, arguments.data()).help;
     std::istringstream lines(help);
     for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() <= 80, line);
-    const auto says = [&](const std::string& text) { return help.find(text) != std::string::npos; };
-    CHECK(says("\n  --layers UINT               transformer blocks\n"));
-    CHECK(says("prepare_text\n                              (required)\n"));
-    CHECK(says("\n  --device {cpu,cuda}         cpu or cuda (default: cpu)\n"));
-    CHECK(says("gpt2-124m\n                              12/12/768/1024, "));
+    const auto contains = [&](const std::string& text) {
+      return help.find(text) != std::string::npos;
+    };
+    CHECK(contains("\n  --layers UINT               transformer blocks\n"));
+    CHECK(contains("prepare_text\n                              (required)\n"));
+    CHECK(contains("\n  --device {cpu,cuda}         cpu or cuda (default: cpu)\n"));
+    CHECK(contains("gpt2-124m\n                              12/12/768/1024, "));
   }
 
   TEST_CASE("gpt2 options: an error in an options file names the file") {
     const ddprun::test::TemporaryFolder folder;
     const std::string path = folder / "options.toml";
-    const auto says = [&](const std::string& content) {
+    const auto message_for = [&](const std::string& content) {
       std::ofstream(path) << content;
       return refusal({"--config", path.c_str()});
     };
-    CHECK(says("steps = 2\n").empty());
-    CHECK(says("stepz = 2\n") == path + ": there is no option stepz");
+    CHECK(message_for("steps = 2\n").empty());
+    CHECK(message_for("stepz = 2\n") == path + ": there is no option stepz");
   }
 
   TEST_CASE("gpt2 options: invalid or contradictory values are rejected by name") {
     struct Refused {
       std::vector<const char*> arguments;
-      std::string says;
+      std::string expected;
     };
     const std::vector<Refused> table = {
         {{"--model=gpt3"}, "--model"},
@@ -103,7 +105,7 @@ TEST_SUITE("gpt2 options") {
     };
     for (const Refused& refused : table) {
       const std::string message = refusal(refused.arguments);
-      CHECK_MESSAGE(message.find(refused.says) != std::string::npos, message);
+      CHECK_MESSAGE(message.find(refused.expected) != std::string::npos, message);
     }
     CHECK(refusal({}).empty());
     CHECK(refusal({"--cuda_graph", "--device=cuda"}).empty());

@@ -23,7 +23,7 @@ using ddprun::test::write_token_file;
 
 namespace {
 
-using Words = std::vector<std::string>;
+using Strings = std::vector<std::string>;
 
 constexpr std::size_t kTokens = 4001;
 constexpr std::uint32_t kVocabulary = 50;
@@ -42,22 +42,22 @@ struct Folder : TemporaryFolder {
 
 /// Command line of a run with this number of workers, of a small model unless the options set
 /// another; a single worker needs no launcher.
-Words command(const Folder& folder, int workers, const Words& options) {
-  Words words;
-  if (workers > 1) words = {in_bin("ddprun"), "--nproc_per_node=" + std::to_string(workers)};
-  words.insert(words.end(), {in_bin("gpt2"), "--data=" + (folder / "text")});
+Strings command(const Folder& folder, int workers, const Strings& options) {
+  Strings arguments;
+  if (workers > 1) arguments = {in_bin("ddprun"), "--nproc_per_node=" + std::to_string(workers)};
+  arguments.insert(arguments.end(), {in_bin("gpt2"), "--data=" + (folder / "text")});
   for (const std::string& name :
-       Words{"--channels=32", "--context=16", "--bucket_cap_mb=0.02", "--lr=3e-3"}) {
+       Strings{"--channels=32", "--context=16", "--bucket_cap_mb=0.02", "--lr=3e-3"}) {
     const auto is_same = [&](const std::string& option) {
       return option.starts_with(name.substr(0, name.find('=') + 1));
     };
-    if (std::none_of(options.begin(), options.end(), is_same)) words.push_back(name);
+    if (std::none_of(options.begin(), options.end(), is_same)) arguments.push_back(name);
   }
-  words.insert(words.end(), options.begin(), options.end());
-  return words;
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  return arguments;
 }
 
-std::string run(const Folder& folder, int workers, const Words& options) {
+std::string run(const Folder& folder, int workers, const Strings& options) {
   const auto result = run_program(command(folder, workers, options));
   CHECK_MESSAGE(result.exit_code == 0, result.output);
   return result.output;
@@ -128,11 +128,11 @@ TEST_SUITE("gpt2 runs") {
   TEST_CASE("gpt2: accumulated gradients equal those of the larger batch") {
     const Folder folder;
     std::vector<std::vector<double>> losses;
-    for (const Words& batch :
-         {Words{"--batch_size=6"}, Words{"--batch_size=2", "--gradient_accumulation=3"},
+    for (const Strings& batch :
+         {Strings{"--batch_size=6"}, Strings{"--batch_size=2", "--gradient_accumulation=3"},
           // Passes of 4 and of 2 sequences.
-          Words{"--batch_size=4", "--global_batch_size=12"}}) {
-      Words options = {"--steps=20", "--metrics=" + (folder / "metrics")};
+          Strings{"--batch_size=4", "--global_batch_size=12"}}) {
+      Strings options = {"--steps=20", "--metrics=" + (folder / "metrics")};
       options.insert(options.end(), batch.begin(), batch.end());
       run(folder, 2, options);
       losses.push_back(values_of(folder / "metrics", "step", "loss"));
@@ -145,14 +145,14 @@ TEST_SUITE("gpt2 runs") {
     // 250 sequences, 24 a step: ten steps an epoch.
     const Folder folder;
     const auto options = [&](const std::string& name) {
-      return Words{"--lr_schedule=constant", "--batch_size=8", "--metrics=" + (folder / name),
-                   "--ledger=" + (folder / name)};
+      return Strings{"--lr_schedule=constant", "--batch_size=8", "--metrics=" + (folder / name),
+                     "--ledger=" + (folder / name)};
     };
-    Words whole = options("whole");
+    Strings whole = options("whole");
     whole.push_back("--steps=33");
     run(folder, 3, whole);
     for (const char* limit : {"--steps=4", "--steps=17", "--steps=33"}) {
-      Words part = options("parts");
+      Strings part = options("parts");
       part.insert(part.end(),
                   {limit, "--checkpoint_every=3", "--checkpoint_dir=" + (folder / "saved")});
       run(folder, 3, part);
@@ -190,11 +190,11 @@ TEST_SUITE("gpt2 runs") {
     const Folder folder;
     const std::string metrics = folder / "metrics";
     // More steps than fit into the test, so that the signal arrives before the end.
-    const auto words = [&](std::size_t steps) {
-      return Words{"--lr_schedule=constant", "--steps=" + std::to_string(steps),
-                   "--metrics=" + metrics};
+    const auto arguments = [&](std::size_t steps) {
+      return Strings{"--lr_schedule=constant", "--steps=" + std::to_string(steps),
+                     "--metrics=" + metrics};
     };
-    Words saved = words(1'000'000'000);
+    Strings saved = arguments(1'000'000'000);
     saved.insert(saved.end(), {"--checkpoint_dir=" + (folder / "saved")});
     {
       Program program(command(folder, 1, saved));
@@ -204,11 +204,11 @@ TEST_SUITE("gpt2 runs") {
       CHECK(program.output().find("stopped by a signal") != std::string::npos);
     }
     const std::size_t steps = values_of(metrics, "step", "loss").size() + 20;
-    Words rest = words(steps);
+    Strings rest = arguments(steps);
     rest.push_back("--checkpoint_dir=" + (folder / "saved"));
     run(folder, 1, rest);
     const std::string stopped = hash_of(metrics);
-    run(folder, 1, words(steps));
+    run(folder, 1, arguments(steps));
     CHECK(hash_of(metrics) == stopped);
   }
 
@@ -230,7 +230,7 @@ TEST_SUITE("gpt2 runs") {
     write_token_file(folder / "others", kVocabulary, guessable_tokens(kTokens, kVocabulary - 1));
     // Like nodes with different command lines.
     const auto refused = [&](const std::string& first, const std::string& second,
-                             const std::string& says) {
+                             const std::string& expected) {
       CAPTURE(second);
       const std::string script = in_bin("gpt2") + " --context=16 $(test $RANK = 0 && echo " +
                                  first + " || echo " + second +
@@ -238,7 +238,7 @@ TEST_SUITE("gpt2 runs") {
       const auto result =
           run_program({in_bin("ddprun"), "--nproc_per_node=2", "--no_python", "sh", "-c", script});
       CHECK(result.exit_code != 0);
-      CHECK_MESSAGE(result.output.find(says) != std::string::npos, result.output);
+      CHECK_MESSAGE(result.output.find(expected) != std::string::npos, result.output);
       CHECK_MESSAGE(result.output.find("step 1/") == std::string::npos, result.output);
       CHECK_MESSAGE(result.output.find(" ended with 2") != std::string::npos, result.output);
     };
@@ -253,10 +253,10 @@ TEST_SUITE("gpt2 runs") {
     const Folder folder;
     const std::string saved = "--checkpoint_dir=" + (folder / "saved");
     run(folder, 1, {"--steps=3", saved});
-    const auto refused = [&](const Words& options, const std::string& says) {
+    const auto refused = [&](const Strings& options, const std::string& expected) {
       const auto result = run_program(command(folder, 1, options));
       CHECK(result.exit_code == 2);
-      CHECK_MESSAGE(result.output.find(says) != std::string::npos, result.output);
+      CHECK_MESSAGE(result.output.find(expected) != std::string::npos, result.output);
     };
     refused({"--batch_size=2", "--steps=3", saved}, "--batch_size was 4 and is 2");
     refused({"--steps=5", saved}, "--steps was 3 and is 5");

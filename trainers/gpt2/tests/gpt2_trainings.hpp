@@ -66,14 +66,14 @@ inline trainer::gpt2::Options small_training() {
 }
 
 /// Results of a rank, and the final parameters, which all ranks have.
-struct Told {
+struct RankResults {
   Doubles losses;
   Doubles norms;
   Doubles test_losses;              ///< on the same text
   std::vector<std::int64_t> stops;  ///< steps in which a rank requested a stop
   std::uint64_t hash = 0;
 
-  bool operator==(const Told&) const = default;
+  bool operator==(const RankResults&) const = default;
 };
 
 /// First and last step of a training; counters are those of rank 0.
@@ -86,7 +86,7 @@ struct TrainingEnds {
 using AfterStep = std::function<void(trainer::gpt2::Training&)>;
 
 /// Resumes from the checkpoint, if there is one, and saves a checkpoint there.
-inline Told train_rank(
+inline RankResults train_rank(
     ProcessGroup group, trainer::Compute& compute, const SmallText& text,
     const trainer::gpt2::Options& options, TrainingEnds& ends,
     const AfterStep& after_step = [](trainer::gpt2::Training&) {}) {
@@ -110,38 +110,38 @@ inline Told train_rank(
                        optimizer,    sums,
                        group,        make_reducer(group, model, optimizer, options),
                        sampler,      progress ? progress->step : 0};
-  Told told;
+  RankResults results;
   while (training.step < (ends.last_step == 0 ? options.steps : ends.last_step)) {
     const StepResult result = train_step(training, training.step + 1 == ends.stop_wanted_in);
-    if (result.stop_wanted) told.stops.push_back(training.step);
-    told.losses.push_back(result.loss);
-    told.norms.push_back(result.gradient_norm);
-    if (training.step % options.test_every == 0) told.test_losses.push_back(test_loss(training));
+    if (result.stop_wanted) results.stops.push_back(training.step);
+    results.losses.push_back(result.loss);
+    results.norms.push_back(result.gradient_norm);
+    if (training.step % options.test_every == 0) results.test_losses.push_back(test_loss(training));
     after_step(training);
   }
   ends.checkpoint = to_checkpoint(compute, model, optimizer,
                                   {training.step, training.sampler.state().to_text()}, settings);
-  told.hash = check_agreement(training);
-  return told;
+  results.hash = check_agreement(training);
+  return results;
 }
 
 /// Results of this number of ranks on devices.
-inline Told train_on_devices(int ranks, const SmallText& text,
-                             const trainer::gpt2::Options& options, TrainingEnds& ends) {
-  std::vector<Told> all(static_cast<std::size_t>(ranks));
+inline RankResults train_on_devices(int ranks, const SmallText& text,
+                                    const trainer::gpt2::Options& options, TrainingEnds& ends) {
+  std::vector<RankResults> all(static_cast<std::size_t>(ranks));
   std::vector<TrainingEnds> own(all.size(), ends);
   run_ranks(device_ranks(ranks), [&](ProcessGroup& group) {
     const auto compute = make_emulated_compute();
     const auto rank = static_cast<std::size_t>(group.rank());
     all[rank] = train_rank(std::move(group), *compute, text, options, own[rank]);
   });
-  for (const Told& one : all) CHECK(one == all[0]);
+  for (const RankResults& one : all) CHECK(one == all[0]);
   ends = own[0];
   return all[0];
 }
 
-inline Told train_on_devices(int ranks, const SmallText& text,
-                             const trainer::gpt2::Options& options) {
+inline RankResults train_on_devices(int ranks, const SmallText& text,
+                                    const trainer::gpt2::Options& options) {
   TrainingEnds ends;
   return train_on_devices(ranks, text, options, ends);
 }

@@ -33,8 +33,8 @@ void Communicator::settle(ncclResult_t result, const std::string& what, const Wa
 
 void Communicator::check(const std::function<std::string()>& what) {
   ncclResult_t error = ncclSuccess;
-  const ncclResult_t asked = calls_().comm_get_async_error(comm_, &error);
-  if (asked != ncclSuccess) fail(asked, what());
+  const ncclResult_t status = calls_().comm_get_async_error(comm_, &error);
+  if (status != ncclSuccess) fail(status, what());
   if (error != ncclSuccess && error != ncclInProgress) fail(error, what());
 }
 
