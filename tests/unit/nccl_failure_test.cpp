@@ -62,7 +62,7 @@ void check_a_new_group(int ranks) {
 
 struct ChildEnd {
   int exit_code = -1;
-  std::string said;
+  std::string output;
   bool operator==(const ChildEnd&) const = default;
 };
 
