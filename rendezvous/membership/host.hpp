@@ -33,7 +33,7 @@ struct Found {
   std::string node{};                    ///< node that hosts it; empty if unknown
   Time term_end = Time::max();           ///< see Connected
   Deadline::Duration connect_timeout{};  ///< timeout for connecting to the endpoint
-  std::string problem{};                 ///< why the location is unknown; a retry may succeed
+  std::string problem{};                 ///< reason for an unknown location; a retry may succeed
   std::optional<RunOutcome> outcome{};   ///< set if the run has ended or this node cannot join
   std::string config{};  ///< configuration of the run, if it differs from this node's
   std::string note{};    ///< note for the operator; may be empty
@@ -55,12 +55,12 @@ class Host {
   /// Waits until `not_before`, or until the coordinator has changed since the last call.
   virtual boost::asio::awaitable<Found> find(Time not_before) = 0;
 
-  /// Observes a message of the coordinator found last, which is authenticated in a run with a
-  /// secret.
+  /// Observes a message of the coordinator that find() returned last. In a run with a secret, the
+  /// message is authenticated.
   virtual void observe(const CoordinatorMessage& /*message*/) {}
 
-  /// This node leaves the run. If possible, another node becomes the host once the workers of all
-  /// nodes have ended; a second call does not wait for that.
+  /// Leaves the run. If possible, another node becomes the host once the workers of all nodes have
+  /// ended; a second call does not wait for that.
   virtual void resign() = 0;
 
   /// Returns when all nodes know the outcome or no longer need this host; immediately if the host
@@ -96,7 +96,7 @@ std::string hosting_note(const StoreEndpoint& rendezvous, std::uint16_t store_po
 /// Warns if a coordinator without a secret listens on all addresses of this machine.
 void warn_of_openness(const StoreEndpoint& endpoint, const Log& log);
 
-/// Chooses the address to listen on from those of the host's name: the one that other nodes use.
+/// Returns the address to listen on among those of the host's name: the one that other nodes use.
 inline constexpr const char* kAllAddresses = "0.0.0.0";
 std::string bind_address(const std::string& host, const std::vector<std::string>& addresses);
 

@@ -13,8 +13,8 @@
 
 namespace ddprun::membership {
 
-/// "2 of at least 3 nodes have joined (a, b); c was in the last round and has not come back";
-/// before the first round, lists the missing expected nodes.
+/// Returns "2 of at least 3 nodes have joined (a, b); c was in the last round and has not come
+/// back"; before the first round, lists the missing expected nodes instead.
 std::string describe_waiting(const std::vector<std::string>& present,
                              const std::vector<std::string>& last_round, const Settings& settings);
 
@@ -23,13 +23,13 @@ std::string describe_waiting(const std::vector<std::string>& present,
                              const std::vector<std::string>& last_round, const Settings& settings,
                              Time::duration left);
 
-/// The text at the end of the join timeout: "only 1 of at least 3 nodes joined within 600 s
+/// Returns the text at the end of the join timeout: "only 1 of at least 3 nodes joined within 600 s
 /// (join_timeout): a; missing: b, c".
 std::string describe_shortage(const std::vector<std::string>& present,
                               const std::vector<std::string>& last_round, const Settings& settings);
 
-/// "node b cannot reach c; both reach the host; a round needs 3 nodes that can all reach each
-/// other, and at most 2 can".
+/// Returns "node b cannot reach c; both reach the host; a round needs 3 nodes that can all reach
+/// each other, and at most 2 can".
 std::string describe_shortage_of_reach(const NodeChoice& choice, const Roster& roster,
                                        const Reachability& reach, int nodes_min);
 

@@ -25,9 +25,9 @@ class Reachability {
     ProbeAddress address;  ///< port 0: the others do not connect to it
   };
 
-  /// Starts a probe of all candidates of the roster: each connects to all others, except to the
-  /// host, which all have reached. Returns the requests. Returns none if there is nothing to probe;
-  /// no cuts are known then. `timeout`: of each connection attempt; 0: nodes are not probed.
+  /// Starts a probe of all candidates of the roster: each connects to all others except the host,
+  /// which all have reached. Returns the requests. If there is nothing to probe, discards all
+  /// results and returns no requests. `timeout`: for each connection attempt; 0 disables probes.
   std::vector<std::pair<NodeId, Probe>> probe(const Roster& roster,
                                               std::chrono::milliseconds timeout, Time now);
 
@@ -42,21 +42,21 @@ class Reachability {
 
   void note(NodeId node, const Probed& probed);
 
-  /// The node has disconnected: expect no answer from it.
+  /// Stops waiting for the answer of a disconnected node.
   void forget(NodeId node) { pending_.erase(node); }
 
   bool is_running() const { return end_.has_value(); }
 
-  /// End of the probe under way; empty if none is.
+  /// Deadline of the running probe; nullopt if no probe is running.
   const std::optional<Time>& end() const { return end_; }
 
-  /// When the latest probe began.
+  /// Start of the latest probe.
   Time begun() const { return begun_; }
 
-  /// Replaces the results by those of the probe under way, once all nodes have answered or its time
-  /// is up. Returns false otherwise. A node that has not answered has reached all others. Where no
-  /// node has reached any other, a firewall is taken to let only the rendezvous pass: no cut is
-  /// known then.
+  /// Replaces the results with those of the running probe if all nodes have answered or its
+  /// deadline has passed; otherwise returns false. Nodes without an answer count as having reached
+  /// all others. If no node has reached any other, assumes a firewall that admits only the
+  /// rendezvous, and records no cuts.
   bool conclude(Time now);
 
   /// Returns true if all these nodes took part in the last probe and its results have not expired.
@@ -92,7 +92,7 @@ struct NamedCut {
   bool is_with_host = false;  ///< one of them hosts the coordinator
 };
 
-/// Cuts that are listed for operators.
+/// Maximum number of cuts listed in messages.
 inline constexpr std::size_t kCutsListedMax = 4;
 
 /// Returns text such as "node b cannot reach c; both reach the host".

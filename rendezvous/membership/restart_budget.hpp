@@ -35,7 +35,7 @@ struct RestartHistory {
   bool operator==(const RestartHistory&) const = default;
 };
 
-/// Without a window, returns empty.
+/// Returns nullopt if there is a window.
 std::optional<int> restarts_left(int used, const RestartSettings& settings);
 
 struct BudgetDecision {
@@ -45,7 +45,7 @@ struct BudgetDecision {
   RestartHistory history{};  ///< updated history
 };
 
-/// `cause` in words, and how long the failed worker had run.
+/// `cause`: description of the failure. `ran`: run time of the failed worker.
 BudgetDecision spend_restart(const RestartHistory& history, const std::string& cause,
                              std::chrono::duration<double> ran,
                              std::chrono::steady_clock::time_point now,

@@ -3,7 +3,7 @@
 //
 //   a worker fails on its own     costs a restart
 //   a node is lost, or leaves     free: peers of lost workers fail, too
-//   a cut between two nodes       free: their workers fail at it
+//   a cut between two nodes       free: their workers fail because of it
 //   a node joins                  free, unless a worker failed before it was asked to stop for it
 #pragma once
 
@@ -24,7 +24,7 @@ namespace ddprun::membership {
 /// Orderly if there is no failure, so that workers can save their state.
 enum class StopMode : std::uint8_t { urgent, orderly };
 
-/// Returns why the workers of this node ended, in the words of its first failure.
+/// Returns why the workers of this node ended: the description of its first failure, if any.
 std::string reason_of(const WorkersEnded& ended, const std::string& node);
 
 /// A change that ends a round although no worker has failed.
@@ -48,13 +48,13 @@ struct NextStep {
 
 class RoundEnd {
  public:
-  /// The workers of a node are failing.
+  /// Records that the workers of a node are failing.
   void note(NodeId node, const WorkersFailing& failing, Time now);
 
-  /// The workers of a node have ended.
+  /// Records that the workers of a node have ended.
   void note(NodeId node, const WorkersEnded& ended, Time now);
 
-  /// A failure within `reach` before the change counts as its consequence.
+  /// Records the change. A failure within `reach` before it counts as its consequence.
   void note(const MembershipChange& change, std::chrono::milliseconds reach);
 
   /// Returns true if all `nodes` nodes succeeded before their workers were asked to stop, so the

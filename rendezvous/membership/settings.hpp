@@ -43,15 +43,15 @@ struct Settings {
   std::chrono::milliseconds last_call_timeout = std::chrono::seconds(30);
   /// Time without a heartbeat after which a node is lost; 0: never, as in a single-node run.
   std::chrono::milliseconds lease = std::chrono::seconds(3);
-  /// How long nodes whose workers have succeeded wait for the others.
+  /// Maximum wait of nodes whose workers have succeeded for the others.
   std::chrono::milliseconds exit_barrier_timeout = std::chrono::seconds(300);
-  /// How long a node that has lost the coordinator tries to find it again.
+  /// Time in which a node that has lost the coordinator tries to find it again.
   std::chrono::milliseconds rejoin_timeout = std::chrono::seconds(30);
   /// Timeout for the coordinator's answer to a join.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds(10);
   /// Grace period of workers that are asked to stop, the same on all nodes.
   std::chrono::milliseconds shutdown_timeout = std::chrono::seconds(30);
-  /// How long the coordinator waits at the end for the nodes to leave.
+  /// Maximum wait of the coordinator for the nodes to leave at the end of the run.
   std::chrono::milliseconds farewell_timeout = std::chrono::seconds(5);
   /// Timeout for the greeting and, in a run with a secret, the authentication of a connection.
   std::chrono::milliseconds handshake_timeout = std::chrono::seconds(2);
@@ -62,7 +62,7 @@ struct Settings {
   /// Interval of notices about missing nodes; the first one comes sooner.
   std::chrono::milliseconds waiting_notice = std::chrono::seconds(30);
 
-  /// true for a single-node run: its agent and the coordinator share a process
+  /// Returns true for a single-node run, whose agent and coordinator share a process.
   bool is_local() const { return lease.count() == 0; }
 
   bool operator==(const Settings&) const = default;
@@ -71,7 +71,7 @@ struct Settings {
 /// Maximum bytes of a node's name and of its role, so that the largest round fits into a message.
 inline constexpr std::size_t kNameBytesMax = 255;
 
-/// "a, b and 7 more": sorted, and at most kNamesListedMax.
+/// Returns text such as "a, b and 7 more": sorted, at most kNamesListedMax names.
 std::string listed(std::vector<std::string> names);
 
 /// Time of the first notice of a node that begins to wait now. Rounds usually begin before it.

@@ -1,7 +1,7 @@
 // TLS of a client that verifies its server, without I/O: the caller moves the bytes between
 // TlsSession and the network. At least version 1.2, with the server's name or address checked.
-// OpenSSL's libssl is loaded by the first TlsContext: to link it would add 0.2 ms to each start of
-// the program. One thread at a time.
+// The first TlsContext loads OpenSSL's libssl: linking it would add 0.2 ms to each start of the
+// program. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -23,8 +23,8 @@ struct TlsFiles {
 class TlsContext {
  public:
   /// Blocks to read files. Throws Error{Errc::usage} if a file cannot be used, and
-  /// Error{Errc::system} if there is no libssl. `option` begins messages about files, with the
-  /// option's key and the path behind it: "--rdzv_conf=".
+  /// Error{Errc::system} if libssl is missing. Messages about files start with `option`, such as
+  /// "--rdzv_conf=", the option's key and the path.
   TlsContext(const TlsFiles& files, const std::string& option);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
@@ -39,7 +39,7 @@ class TlsContext {
 /// One connection. Unusable after a problem.
 class TlsSession {
  public:
-  /// `host` is the name or address for which the server's certificate must be.
+  /// `host`: name or address that the server's certificate must match.
   TlsSession(std::shared_ptr<const TlsContext> context, const std::string& host);
   ~TlsSession();
   TlsSession(const TlsSession&) = delete;

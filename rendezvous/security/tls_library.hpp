@@ -1,6 +1,6 @@
 // The functions of OpenSSL's libssl and libcrypto that TLS needs, loaded at run time. All come from
-// the shared libraries, also where the program has a static libcrypto: objects of one cannot be
-// given to the other.
+// the shared libraries, even if the program contains a static libcrypto: objects of one cannot be
+// passed to the other.
 #pragma once
 
 #include <openssl/bio.h>
@@ -11,7 +11,7 @@
 
 namespace ddprun::security {
 
-/// Members have the names of the functions.
+/// Members are named after the functions.
 struct TlsLibrary {
 #define DDPRUN_TLS_FUNCTIONS(FUNCTION)         \
   FUNCTION(BIO_ctrl_pending)                   \

@@ -11,14 +11,14 @@
 
 namespace ddprun {
 
-/// How a transfer ended.
+/// Result of a transfer.
 struct Transfer {
   enum class End { done, timed_out, closed_by_peer, broken } end = End::done;
   int error_number = 0;  ///< errno value if broken
 
   bool is_done() const { return end == End::done; }
 
-  /// "the connection was closed by the server" and so on.
+  /// Returns text such as "the connection was closed by the server".
   std::string describe() const;
 };
 

@@ -36,7 +36,7 @@ struct ConnectionRow {
   bool has_owner = false;  ///< false: closed, and `user` is invalid if 0
 };
 
-/// Parses a line of /proc/net/tcp or tcp6. Returns nothing for the table's title and for malformed
+/// Parses a line of /proc/net/tcp or tcp6. Returns nullopt for the table's header and for malformed
 /// text.
 std::optional<ConnectionRow> parse_connection_row(std::string_view line);
 

@@ -41,7 +41,7 @@ class KeyValues {
   using Entries = std::unordered_map<std::string, Entry>;
 
   Entries entries_;
-  std::vector<Entries::value_type*> places_;  ///< all entries, in no order
+  std::vector<Entries::value_type*> places_;  ///< all entries, unordered
   std::size_t key_bytes_ = 0;
 };
 

@@ -53,7 +53,7 @@ class PeerUsers {
       owned,       ///< owned by `user`
       closed,      ///< closed by its process; the kernel still finishes the connection
       missing,     ///< not in this network namespace
-      unanswered,  ///< because of `error`
+      unanswered,  ///< the request failed with `error`
     } kind = Kind::unanswered;
     uid_t user = 0;
     int error = 0;
@@ -70,7 +70,7 @@ class PeerUsers {
   UniqueFd route_;                  ///< NETLINK_ROUTE; -1: not available
   bool has_diag_answered_ = false;  ///< INET_DIAG has found a socket
   std::uint32_t sequence_ = 0;      ///< number of the last request
-  /// The overflow id; none if all users are mapped; empty: not determined yet.
+  /// Overflow id; inner nullopt: all users are mapped; outer nullopt: not determined yet.
   std::optional<std::optional<uid_t>> overflow_user_;
 };
 

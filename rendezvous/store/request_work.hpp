@@ -19,7 +19,7 @@ std::size_t request_work(const StoreTable& table, ClientId client, const wire::R
 /// Removes from a MULTI_GET or MULTI_SET the keys beyond `work_max` and returns a request with
 /// them; both in succession equal the original, but other clients' requests may come in between.
 /// A MULTI_SET is then not atomic: the largest would take about 50 ms.
-/// Returns nothing if the request is within `work_max` or of another operation.
+/// Returns nullopt if the request is within `work_max` or of another operation.
 std::optional<wire::Request> split_request(const StoreTable& table, wire::Request& request,
                                            std::size_t work_max);
 

@@ -48,7 +48,7 @@ class StoreTable {
  public:
   explicit StoreTable(const StoreLimits& limits) : limits_(limits), waiting_(limits.waits_max) {}
 
-  /// Performs a part of a long request, so that apply() has less to do: tests or adds at most
+  /// Performs a part of a long request to reduce the work of apply(): tests or adds at most
   /// `keys_max` keys of a CHECK or WAIT and removes them from the request, or removes that many
   /// keys of the wait that the request ends. Repeat while it returns true, then call apply(); other
   /// clients' requests may come in between.
@@ -68,7 +68,7 @@ class StoreTable {
 
   /// Ends the waits and watches of a disconnected client. Removes at most `keys_max` of their keys;
   /// repeat while has_keys(). If the client was woken for a queue value that it has not popped,
-  /// wakes the queue's next client: the replies.
+  /// returns the replies that wake the queue's next client.
   std::vector<Delivery> drop(ClientId client, std::size_t keys_max = SIZE_MAX);
   bool has_keys(ClientId client) const { return waiting_.has_keys(client); }
 
@@ -104,7 +104,7 @@ class StoreTable {
   KeyValues values_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;  ///< non-empty queues by key
   WaitingClients waiting_;
-  /// by client: queue for which it was woken last
+  /// queue for which a client was woken last, by client
   std::unordered_map<ClientId, std::string> offers_;
   std::size_t bytes_ = 0;  ///< memory of values_, queues_ and offers_
 };

@@ -1,4 +1,4 @@
-// Clients that wait for or watch keys. The part of the store's table without values. Pure.
+// Clients that wait for or watch keys: the part of the store's table without values. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,32 +14,32 @@ namespace ddprun {
 /// Id of a connection of the store's server; never reused.
 using ClientId = std::uint64_t;
 
-/// A client has at most one pending wait: for a set of keys, or at a barrier. It may watch any
-/// number of keys besides.
+/// A client has at most one pending wait: for a set of keys, or at a barrier. It may also watch any
+/// number of keys.
 class WaitingClients {
  public:
   explicit WaitingClients(std::size_t pairs_max) : pairs_max_(pairs_max) {}
 
-  /// A wait that extend_wait() has begun counts once it is complete.
+  /// Returns true if the client has a pending wait that is complete; see complete_wait().
   bool is_waiting(ClientId client) const;
   bool has_incomplete_wait(ClientId client) const;
 
   /// Returns true if this many more pairs of a client and a key fit.
   bool has_room(std::size_t pairs) const { return pairs_max_ - pairs_ >= pairs; }
 
-  // Each returns false, and changes nothing, if there is no room.
+  // The following functions return false and change nothing if there is no room.
   /// Adds keys, which must be missing, to the wait of `client`, which must not have a complete one;
   /// the first keys begin it. Moves from `keys` if it returns true.
   bool extend_wait(ClientId client, std::span<std::string> keys);
   bool wait_at_barrier(ClientId client, const std::string& key);
   bool watch(ClientId client, const std::string& key);
 
-  /// Ends the list of keys of a wait that extend_wait() has begun; it is over when each key has
-  /// been created. Returns true if it is over already.
+  /// Completes the wait that extend_wait() has begun: no keys are added, and it ends when all of
+  /// them have been created. Returns true if it has already ended.
   bool complete_wait(ClientId client);
 
-  /// Returns the clients whose wait has ended by the creation of `key`, in the order of their
-  /// waits. Notifies no further clients once there are `clients_max` of them.
+  /// Returns the clients whose waits end with the creation of `key`, in the order of their waits;
+  /// stops after `clients_max` clients.
   std::vector<ClientId> key_created(const std::string& key, std::size_t clients_max = SIZE_MAX);
 
   /// Ends and returns the waits of clients at the barrier `key`.
@@ -49,10 +49,10 @@ class WaitingClients {
   const std::vector<ClientId>* watchers(const std::string& key) const;
 
   /// Ends the pending wait of `client`, if any. Removes at most `keys_max` of its keys and returns
-  /// their number: to be repeated while keys_awaited(). Until then the client is not woken.
+  /// their number; repeat while keys_awaited(). Meanwhile the client is not woken.
   std::size_t cancel(ClientId client, std::size_t keys_max = SIZE_MAX);
 
-  /// Number of keys in the pending wait of `client`, those created since included.
+  /// Number of keys in the pending wait of `client`, including those created since.
   std::size_t keys_awaited(ClientId client) const;
 
   /// Ends the pending wait and the watches of a disconnected client. Removes at most `keys_max` of
@@ -78,8 +78,8 @@ class WaitingClients {
   using Index = std::map<std::string, std::vector<ClientId>>;
 
   struct Pending {
-    std::size_t keys_missing = 0;   ///< one more while the wait is incomplete
-    std::vector<std::string> keys;  ///< all, also those created since
+    std::size_t keys_missing = 0;   ///< plus one while the wait is incomplete
+    std::vector<std::string> keys;  ///< all keys, including those created since
     bool is_at_barrier = false;
     bool is_complete = true;
   };

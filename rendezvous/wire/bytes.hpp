@@ -17,13 +17,13 @@ void append_integer(std::string& out, Integer value) {
   out.append(bytes, sizeof bytes);
 }
 
-/// Length, then the bytes.
+/// Appends the length and the bytes.
 inline void append_string(std::string& out, std::string_view bytes) {
   append_integer(out, std::uint64_t{bytes.size()});
   out.append(bytes);
 }
 
-/// The integer that begins at `bytes`, of which sizeof(Integer) must be readable.
+/// Returns the integer at `bytes`. REQUIRES: sizeof(Integer) bytes are readable.
 template <typename Integer>
 Integer load_integer(const char* bytes) {
   std::make_unsigned_t<Integer> value = 0;

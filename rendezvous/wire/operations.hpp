@@ -16,9 +16,9 @@ enum class Field : std::uint8_t {
   u32,    ///< 4 bytes
   i64,    ///< 8 bytes
   key,    ///< u64 length, then that many bytes
-  value,  ///< the same with the limit for values
+  value,  ///< like key, with the limit for values
   keys,   ///< u64 count, then that many keys
-  pairs,  ///< u64 count, then that many times key and value
+  pairs,  ///< u64 count, then that many pairs of key and value
 };
 
 inline constexpr int kNoCode = -1;
@@ -31,11 +31,11 @@ struct Operation {
   std::array<Field, kFieldsMax> fields;
 };
 
-/// Not among the operations: it has no meaning after the first bytes of a connection.
+/// Not in kOperations: it is only valid as the first byte of a connection.
 inline constexpr std::uint8_t kValidateCode = 0;
 inline constexpr std::uint32_t kValidateMagic = 0x3C85'F7CE;
 
-/// In the order of the alternatives of Request.
+/// All operations, in the order of the alternatives of Request.
 inline constexpr std::array<Operation, 19> kOperations = {{
     {"PING", 13, kNoCode, {Field::u32}},
     {"SET", 1, 0, {Field::key, Field::value}},

@@ -1,4 +1,4 @@
-// The replies of the TCPStore protocol as values, the same in all dialects. No I/O.
+// Replies of the TCPStore protocol as values, the same in all dialects. No I/O.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@
 
 namespace ddprun::wire {
 
-/// Replies of one byte. Equal numbers mean different things to different requests.
+/// Replies of one byte. The meaning of a number depends on the request.
 enum class Answer : std::uint8_t {
-  ready = 0,             ///< CHECK: all keys exist; WAIT, BARRIER: over
+  ready = 0,             ///< CHECK: all keys exist; WAIT, BARRIER: ended
   not_ready = 1,         ///< CHECK: a key is missing
   wait_cancelled = 1,    ///< CANCEL_WAIT
   watch_registered = 3,  ///< WATCH_KEY
 };
 
-/// What happened to a watched key. Wire numbers: never renumber.
+/// Kinds of changes to a watched key. The numbers are the wire format: never renumber them.
 enum class Change : std::uint8_t { updated = 0, created = 1, deleted = 2, appended = 4 };
 
 struct Nonce {  ///< PING
@@ -34,17 +34,17 @@ struct Value {  ///< GET, COMPARE_SET
   std::string value;
   bool operator==(const Value&) const = default;
 };
-struct Values {  ///< MULTI_GET: back to back, without a count
+struct Values {  ///< MULTI_GET: concatenated, without a count
   std::vector<std::string> values;
   bool operator==(const Values&) const = default;
 };
-struct Popped {  ///< QUEUE_POP: `value` is sent only if there was one
+struct Popped {  ///< QUEUE_POP: `value` is sent only if the queue was not empty
   std::int64_t length_before = 0;
   std::string value;
   bool operator==(const Popped&) const = default;
 };
 struct Keys {           ///< LIST_KEYS
-  std::string encoded;  ///< count and keys, in wire format: there may be a million
+  std::string encoded;  ///< count and keys in wire format, as there may be a million
   bool operator==(const Keys&) const = default;
 };
 struct KeyChanged {
@@ -52,7 +52,8 @@ struct KeyChanged {
   std::string key, before, after;
   bool operator==(const KeyChanged&) const = default;
 };
-/// Sent to all clients that watch the key. They share it: values may be large and clients many.
+/// Sent to all clients that watch the key, which share it: there may be large values and many
+/// clients.
 struct Notification {
   explicit Notification(KeyChanged the_change)
       : changed(std::make_shared<const KeyChanged>(std::move(the_change))) {}
@@ -65,7 +66,7 @@ struct Notification {
 
 using Reply = std::variant<Answer, Nonce, Number, Value, Values, Popped, Keys, Notification>;
 
-/// Adds the bytes of `reply` to `out`.
+/// Appends the bytes of `reply` to `out`.
 void append_reply(std::string& out, Reply reply);
 
 }  // namespace ddprun::wire

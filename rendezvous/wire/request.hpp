@@ -1,5 +1,5 @@
-// The requests of the TCPStore protocol as values. One struct for each operation, the same in all
-// dialects; only their codes differ (operations.hpp). No I/O. Any thread may use it.
+// Requests of the TCPStore protocol as values. One struct for each operation, the same in all
+// dialects; only their codes differ (operations.hpp). No I/O. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace ddprun::wire {
 
-/// Which table of operation codes a connection uses. Decided by its first bytes.
+/// Table of operation codes that a connection uses; determined by its first bytes.
 enum class Dialect {
-  undecided,  ///< nothing, or not enough, has been read
+  undecided,  ///< not enough bytes have been read
   legacy,     ///< PyTorch up to 2.0: no greeting, codes 0 to 8
   modern,     ///< PyTorch since 2.2: begins with VALIDATE and its magic
 };
 
-// Names follow the protocol. Keys are as they stand on the wire, with the leading "/".
+// Names follow the protocol. Keys are as on the wire, with the leading "/".
 
 struct Ping {
   std::uint32_t nonce = 0;
@@ -100,14 +100,14 @@ using Request = std::variant<Ping, Set, CompareSet, Get, Add, Check, Wait, Numbe
                              DeleteKey, Append, MultiGet, MultiSet, CancelWait, QueuePush, QueuePop,
                              QueueLength, ListKeys, Barrier>;
 
-/// Adds the bytes of `request` to `out`. Throws Error{Errc::usage} if the dialect has no such
+/// Appends the bytes of `request` to `out`. Throws Error{Errc::usage} if the dialect lacks the
 /// operation.
 void append_request(std::string& out, const Request& request, Dialect dialect);
 
-/// Adds the greeting of the modern dialect to `out`.
+/// Appends the greeting of the modern dialect to `out`.
 void append_validate(std::string& out);
 
-/// "SET", "GETNUMKEYS" and so on, as the protocol's description calls it.
+/// Returns the name in the protocol's description, such as "SET" or "GETNUMKEYS".
 const char* operation_name(const Request& request);
 
 }  // namespace ddprun::wire

@@ -21,7 +21,7 @@ class RequestParser {
   /// needed (all were consumed) or the input is malformed.
   std::optional<Request> next(std::string_view& input);
 
-  /// True after malformed input: the connection must be closed.
+  /// Returns true after malformed input: the connection must be closed.
   bool is_malformed() const { return !problem_.empty(); }
 
   /// Describes the problem for the operator; empty if none.
@@ -39,12 +39,12 @@ class RequestParser {
   struct Parts {
     std::array<std::string, kFieldsMax> strings;
     std::size_t string_count = 0;
-    std::vector<std::string> list;  ///< keys, or keys and values in turn
+    std::vector<std::string> list;  ///< keys, or alternating keys and values
     std::int64_t number = 0;
   };
 
  private:
-  // Each of these returns false if more bytes are needed, or the input is malformed.
+  // The following functions return false if more bytes are needed or the input is malformed.
   bool read_greeting(std::string_view& input);
   bool read_code(std::string_view& input);
   bool read_field(Field field, std::string_view& input);
@@ -61,18 +61,18 @@ class RequestParser {
   bool has_zero_byte_ = false;  ///< the first byte was 0: VALIDATE or a legacy SET
   std::string problem_;
 
-  std::optional<std::size_t> operation_;  ///< row of kOperations; nothing between two requests
+  std::optional<std::size_t> operation_;  ///< row of kOperations; nullopt between requests
   std::size_t field_ = 0;                 ///< index of the field being read
   Parts parts_;
-  std::size_t announced_bytes_ = 0;  ///< strings of this request so far, by their lengths
+  std::size_t announced_bytes_ = 0;  ///< total announced length of this request's strings so far
   std::size_t held_bytes_ = 0;
   std::size_t finished_bytes_ = 0;
 
   std::optional<std::size_t> length_;       ///< length of the string being read, if known
-  std::optional<std::size_t> list_length_;  ///< strings in the list being read, once known
+  std::optional<std::size_t> list_length_;  ///< number of strings in the list, once known
   std::string list_item_;
 
-  std::array<char, 8> number_{};  ///< the bytes so far of the integer being read
+  std::array<char, 8> number_{};  ///< received bytes of the integer being read
   std::size_t number_bytes_ = 0;
 };
 
