@@ -18,7 +18,7 @@ namespace ddprun::membership {
 std::string describe_waiting(const std::vector<std::string>& present,
                              const std::vector<std::string>& last_round, const Settings& settings);
 
-/// Returns the same text, and for how long the node waits for others or for more; zero: no longer.
+/// Returns the same text with the remaining wait for others or for more nodes; `left` 0: no wait.
 std::string describe_waiting(const std::vector<std::string>& present,
                              const std::vector<std::string>& last_round, const Settings& settings,
                              Time::duration left);

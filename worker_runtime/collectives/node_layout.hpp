@@ -8,7 +8,7 @@ namespace ddprun::collectives {
 
 class NodeLayout {
  public:
-  /// Element n: number of ranks on node n, at least 1.
+  /// `ranks_on_nodes[n]`: number of ranks on node n, at least 1.
   explicit NodeLayout(const std::vector<int>& ranks_on_nodes);
 
   int nodes() const { return static_cast<int>(first_ranks_.size()) - 1; }

@@ -1,7 +1,7 @@
 // Transfers of a collective between nodes. Pure: every rank computes its own transfers from the
 // layout, and both sides of a transfer compute the same range.
 //
-// Data is sent directly from each node to the rank that needs it, not along a ring: so one rank
+// Each node sends data directly to the rank that needs it instead of along a ring, so that one rank
 // combines the contributions of all nodes to an element, in node order, regardless of message size
 // and position. The traffic is the same, 2 (n - 1) / n of the message into and out of each of n
 // nodes.

@@ -1,5 +1,5 @@
 // Combines the elements of all ranks. All paths of all backends use these functions, so that
-// results are bit for bit equal.
+// results are bitwise equal.
 #pragma once
 
 #include <ddprun/buffer.hpp>
@@ -10,7 +10,7 @@ namespace ddprun::collectives {
 
 /// Combines `elements` elements of `source_count` sources, in their order, and stores the result to
 /// `destination_count` destinations. A destination may equal a source but must not overlap one
-/// otherwise. Pointers need the alignment of the type. Integer sums and products wrap around;
+/// otherwise. Pointers must be aligned for the type. Integer sums and products wrap around;
 /// averages of uint8 and int32 are summed in 64 bits.
 using Combine = void (*)(const void* const* sources, std::size_t source_count,
                          void* const* destinations, std::size_t destination_count,
@@ -20,7 +20,7 @@ using Combine = void (*)(const void* const* sources, std::size_t source_count,
 Combine combine_function(DataType type, ReduceOp op);
 
 /// A version for an instruction set; `available` returns whether the processor supports it. All
-/// have bit for bit equal results.
+/// versions have bitwise equal results.
 struct KernelSet {
   const char* name;
   bool (*available)();

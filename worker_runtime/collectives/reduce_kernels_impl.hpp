@@ -48,7 +48,7 @@ struct Wrapping {
   static Stored store(Value value) { return static_cast<Stored>(value); }
 };
 
-/// Small integers in 64 bits, for averages.
+/// Combines small integers in 64 bits, for averages.
 template <typename T>
 struct Widened {
   using Stored = T;
@@ -147,8 +147,8 @@ struct Kernel {
     return static_cast<Stored*>(destination) + first;
   }
 
-  /// Two ranks in a single pass. A destination equals a source or is disjoint from it, so elements
-  /// are independent.
+  /// Combines two ranks in a single pass. A destination equals a source or is disjoint from it, so
+  /// elements are independent.
   static void combine_pair(const Stored* a, const Stored* b, Stored* first, Stored* second,
                            std::size_t count) {
 #pragma GCC ivdep
@@ -185,8 +185,7 @@ struct Kernel {
   }
 };
 
-/// `Whole` combines for sum and product, `Ordered` for min and max, `Mean` with `MeanOp` for
-/// average.
+/// Sum and product use `Whole`, min and max use `Ordered`, and average uses `Mean` with `MeanOp`.
 template <typename Isa, typename Whole, typename Ordered, typename Mean, typename MeanOp>
 Combine find_for(ReduceOp op) {
   switch (op) {

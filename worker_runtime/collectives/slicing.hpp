@@ -18,8 +18,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// The part of `elements` that rank `rank` of `ranks` combines. The slices of all ranks are
-/// disjoint and cover everything; the last ones may be empty.
+/// Returns the slice of `elements` that rank `rank` of `ranks` combines. The slices of all ranks
+/// are disjoint and cover all elements; the last ones may be empty.
 constexpr Range slice_of(std::size_t elements, std::size_t element_bytes, int ranks, int rank) {
   const std::size_t unit = kSliceAlignment / element_bytes;
   const auto count = static_cast<std::size_t>(ranks);
@@ -28,7 +28,7 @@ constexpr Range slice_of(std::size_t elements, std::size_t element_bytes, int ra
   return {first, std::min(per_rank, elements - first)};
 }
 
-/// A message of `parts` equal parts passes through slots of limited size: in round k, elements
+/// Division of a message into rounds that fit slots of limited size: round k transfers elements
 /// [k * elements_per_round, ...) of every part.
 struct Rounds {
   std::size_t part_elements = 0;
@@ -43,7 +43,7 @@ struct Rounds {
   }
 };
 
-/// Parts begin on cache lines unless there are too many for that. `slot_bytes` must hold at least
+/// Parts begin on cache lines unless there are too many parts. `slot_bytes` must hold at least
 /// one element of each.
 constexpr Rounds plan_rounds(std::size_t part_elements, std::size_t parts,
                              std::size_t element_bytes, std::size_t slot_bytes) {

@@ -1,6 +1,6 @@
 // Records the calls of a process group in the worker's flight recorder, if there is one, and adds
-// the failed call to errors caused by other ranks. Functions are called one at a time, from any
-// thread; calls may overlap.
+// the failed call to errors caused by other ranks. Functions are called from any thread, but one at
+// a time; the recorded calls may overlap.
 #pragma once
 
 #include "rendezvous/control/flight_recorder.hpp"
@@ -18,17 +18,17 @@ namespace ddprun {
 
 class CallLog {
  public:
-  /// Without a flight recorder.
+  /// Creates a log without a flight recorder.
   explicit CallLog(const control::FlightGroup& group) : name_(group.name), size_(group.size) {}
 
-  /// With a flight recorder if the agent of this worker has provided a control page.
+  /// Creates a log with a flight recorder if the worker's agent has provided a control page.
   CallLog(const WorkerEnv& env, const control::FlightGroup& group);
 
   /// Records that all ranks are connected.
   void open() noexcept { note(control::GroupState::open); }
   void leave() noexcept;
 
-  /// Returns the number by which end() or fail() refers to the call.
+  /// Returns the number of the call, for end() or fail().
   std::uint64_t enter(const Operation& operation, Deadline::Clock::time_point now) noexcept;
   void end(std::uint64_t flight) noexcept;
   /// Returns the exception for the caller: a PeerFailed with the call added, or `failure`.

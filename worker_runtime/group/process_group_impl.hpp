@@ -22,7 +22,7 @@ namespace ddprun {
 
 class ProcessGroup::Impl {
  public:
-  /// `backend_name` of the table, or "in_process".
+  /// `backend_name`: name in the table of backends, or "in_process".
   Impl(GroupPlace place, std::string backend_name, std::unique_ptr<Backend> backend,
        const GroupOptions& options, CallLog log,
        std::shared_ptr<InProcessRegions> regions = nullptr)
@@ -89,7 +89,7 @@ class ProcessGroup::Impl {
   void abort(const std::string& reason) { queue_->abort(reason, place_.names().name(rank())); }
 
  private:
-  /// Sets `flag` during a call; is_alone() if it was not set.
+  /// Sets `flag` during a call; is_alone() returns true if it was not set before.
   class OneCaller {
    public:
     explicit OneCaller(std::atomic<bool>& flag)
@@ -119,12 +119,13 @@ class ProcessGroup::Impl {
   std::shared_ptr<WorkQueue> queue_;
 };
 
-/// A new group of ranks that share `regions`; not started yet.
+/// Creates a group of ranks that share `regions`; does not start it.
 std::shared_ptr<ProcessGroup::Impl> connect_in_process(
     const GroupPlace& place, const std::shared_ptr<InProcessRegions>& regions,
     const GroupOptions& options);
 
-/// A group of threads over the given backends, one per rank; blocks until all have met.
+/// Creates a group of threads over the given backends, one per rank. Blocks until all ranks are
+/// connected.
 std::vector<ProcessGroup> create_in_process_groups(std::vector<std::unique_ptr<Backend>> backends,
                                                    const GroupOptions& options);
 

@@ -1,6 +1,6 @@
 // Agreement of a group's ranks on a subgroup. Each rank shares its arguments with the others, so
-// that ranks that create different groups, or in different order, or with invalid arguments get an
-// error instead of waiting for each other.
+// that different groups, a different order or invalid arguments cause an error instead of a
+// deadlock.
 #pragma once
 
 #include "worker_runtime/backends/group_place.hpp"

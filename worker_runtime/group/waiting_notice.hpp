@@ -1,5 +1,5 @@
-// Logs that a process group waits for other ranks, once that takes some seconds: environment
-// variables of another run have the same symptom as late workers.
+// Logs that a process group waits for other ranks, after some seconds: environment variables of
+// another run have the same symptom as late workers.
 #pragma once
 
 #include <ddprun/process_group.hpp>
@@ -12,7 +12,7 @@ namespace ddprun {
 
 class WaitingNotice {
  public:
-  /// Covers the wait from now until `deadline` or the destructor. A thread of this object calls the
+  /// Covers the wait from now until `deadline` or destruction. A thread of this object calls the
   /// log. Logs nothing in a group of one rank.
   WaitingNotice(const WorkerEnv& env, const GroupOptions& options, Deadline deadline);
   WaitingNotice(const WaitingNotice&) = delete;

@@ -2,7 +2,7 @@
 // waits for a work. The latter avoids two thread switches, which take much longer than a small
 // collective; so the communication thread leaves a single new work to its caller for kCallerGrace.
 //
-// Works on device buffers are launched on the device in call order and end there in that order. The
+// Works on device buffers are launched on the device in call order and complete in that order. The
 // communication thread, or a waiting thread, polls the device.
 //
 // A call on a captured stream is run by the calling thread, after all earlier works have been
@@ -34,7 +34,7 @@
 
 namespace ddprun {
 
-/// Maximum number of queued works, beyond which calls block. A reducer has a few dozen.
+/// Maximum number of queued works, above which calls block. A reducer queues a few dozen.
 inline constexpr std::size_t kQueuedWorksMax = 1024;
 /// Maximum number of works launched on a device, in addition to the queued ones.
 inline constexpr std::size_t kLaunchedWorksMax = 1024;
@@ -72,7 +72,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void start(Deadline deadline);
   void wait_entered();
 
-  /// Runs all queued works and ends the thread. Later only Work handles may be used.
+  /// Runs all queued works and ends the thread. Afterwards only Work handles may be used.
   void stop();
 
   /// Queues a call. Blocks while the queue is full, at most for collective_timeout. For device

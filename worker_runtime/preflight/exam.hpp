@@ -15,11 +15,11 @@ namespace ddprun::preflight {
 struct Exam {
   Device device{};        ///< the worker's device
   std::string name{};     ///< name for messages
-  std::string problem{};  ///< why the device is faulty; empty if it is not
+  std::string problem{};  ///< reason why the device is faulty; empty if it is healthy
   std::string remark{};   ///< a warning; does not exclude the device
-  /// Why this rank's device cannot exchange data with the others; empty if it can.
+  /// Reason why this rank's device cannot exchange data with the others; empty if it can.
   std::string no_exchange{};
-  bool is_shared = false;  ///< used by several workers, so that measurements mean nothing
+  bool is_shared = false;              ///< used by several workers, so measurements are meaningless
   double memory_bytes_per_second = 0;  ///< 0: not measured
   double product_flops = 0;
 };

@@ -26,7 +26,7 @@ struct Exchange {
   bool is_own_problem = false;  ///< the failure is not that of another rank alone
 };
 
-/// Exchanges with each partner of `pairings` in turn. To be called on every rank of `group`. Throws
+/// Exchanges with each partner of `pairings` in turn. Call it on every rank of `group`. Throws
 /// failures of `group` itself.
 Exchange exchange_in_pairs(ProcessGroup group, const ExchangeSettings& settings);
 

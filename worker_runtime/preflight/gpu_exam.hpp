@@ -10,7 +10,7 @@
 namespace ddprun::preflight {
 
 struct GpuExamSettings {
-  // Examined memory and matrix size; 0: the defaults.
+  // Examined memory and matrix size; 0: defaults.
   std::size_t memory_bytes = 0;
   unsigned product_size = 0;
   std::function<double()> seconds{};  ///< clock; empty: the machine's

@@ -1,5 +1,5 @@
-// Health check of a node before its workers start, as one of its workers runs it: first its own
-// device, then the connections between devices. All ranks come to the same result.
+// Health check of a node before its workers start. Each worker checks its own device first, then
+// the connections between devices. All ranks get the same result.
 #pragma once
 
 #include "rendezvous/base/preflight_limits.hpp"

@@ -1,6 +1,6 @@
-// Pairs of ranks for finding a bad connection, and its detection from their rates. An all-reduce of
-// all ranks is as slow as the slowest rank and does not identify it; a rank that is slow with
-// several partners in turn is the cause. Pure; any thread.
+// Pairs of ranks whose rates identify a bad connection. An all-reduce of all ranks is as slow as
+// the slowest rank and does not identify it; a rank that is slow with several partners is the
+// cause. Pure; thread-safe.
 #pragma once
 
 #include "rendezvous/base/preflight_limits.hpp"
@@ -19,8 +19,8 @@ using Round = std::vector<std::pair<int, int>>;
 /// kPreflightPartnersMax (some have one fewer with an odd number of ranks).
 std::vector<Round> pairings(int ranks);
 
-/// `rates`: one for each rank ("12.3 GB/s of ..."). Returns what is wrong with each rank; empty if
-/// nothing. A rate of 0 or below half of the median is wrong. With two ranks the median is the
+/// `rates`: one per rank ("12.3 GB/s of ..."). Returns the problem of each rank; empty if none. A
+/// rate of 0 or below half of the median is a problem. With two ranks the median is the
 /// higher rate.
 std::vector<std::string> slow_ranks(std::span<const double> rates, const std::string& what,
                                     const std::string& unit);

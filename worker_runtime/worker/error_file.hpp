@@ -1,5 +1,5 @@
-// The file in which a worker that fails says why, for the agent's report; its form is
-// torchelastic's:
+// File in which a failing worker records the reason for the agent's report, in torchelastic's
+// format:
 // {"message": {"message": TEXT, "extraInfo": {"py_callstack": TEXT, "timestamp": "SECONDS"}}}
 // with "code": ERRC in "extraInfo" for an Error.
 // Everything is prepared at start, so that writing needs no memory and is safe in a signal handler.
@@ -18,7 +18,7 @@ namespace ddprun::worker {
 
 class ErrorFile {
  public:
-  /// For this process, not for forked children. An empty path disables writing.
+  /// The file is for this process, not for forked children. An empty path disables writing.
   explicit ErrorFile(const std::string& path);
 
   /// Writes to a temporary file and renames it. The first call wins; later calls do nothing. The
@@ -34,7 +34,7 @@ class ErrorFile {
   std::atomic_flag is_written_ = ATOMIC_FLAG_INIT;
 };
 
-/// Writes the calling thread's stack, one line per frame. Async-signal-safe after a first call.
+/// Writes the calling thread's stack, one line per frame. Async-signal-safe after the first call.
 void write_backtrace(int fd);
 
 }  // namespace ddprun::worker

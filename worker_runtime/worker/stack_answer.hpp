@@ -1,6 +1,6 @@
 // Lets the agent request the stacks of this process' threads (see
-// rendezvous/control/thread_stack.hpp). To be installed once, by the main thread, since signal
-// handlers are process-wide.
+// rendezvous/control/thread_stack.hpp). Install it once, in the main thread, since signal handlers
+// are process-wide.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace ddprun::worker {
 
 /// Makes each thread answer requests through the agent's pipe next to `error_file`. Does nothing if
-/// the path is empty or too long. To be called after install_failure_report(), which prepares
+/// the path is empty or too long. Call it after install_failure_report(), which prepares
 /// backtrace(3).
 void install_stack_dump_handler(const std::string& error_file);
 

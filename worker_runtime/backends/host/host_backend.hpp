@@ -20,8 +20,8 @@ std::string store_missing_reason(const WorkerEnv& env);
 std::string host_unavailable_reason(const WorkerEnv& env);
 
 /// Connects to the other ranks through the store of the place's environment. Blocks. `backend`:
-/// name of the group's backend, which is or uses this one. Throws Error{Errc::usage} if an earlier
-/// rank creates the group with another backend.
+/// name of the group's backend, which is this one or uses it. Throws Error{Errc::usage} if an
+/// earlier rank creates the group with another backend.
 std::unique_ptr<WatchfulBackend> create_host_backend(const GroupPlace& place,
                                                      const GroupOptions& options,
                                                      const char* backend, Deadline deadline);

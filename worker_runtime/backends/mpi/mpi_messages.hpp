@@ -1,6 +1,6 @@
-// Point-to-point messages over MPI. A send of MPI may wait for the receiver, one of ProcessGroup
-// completes when the message has been copied. So messages are copied, and kept until MPI has sent
-// them.
+// Point-to-point messages over MPI. MPI's send may wait for the receiver, but a send of
+// ProcessGroup completes when the message has been copied. So messages are copied and kept until
+// MPI has sent them.
 #pragma once
 
 #include <ddprun/buffer.hpp>

@@ -7,15 +7,14 @@
 
 namespace ddprun::mpi {
 
-/// Initialises MPI if necessary. Throws Error if this fails, or if MPI has another number of ranks
-/// than there are workers.
-/// of ranks than there are workers.
+/// Initialises MPI if necessary. Throws Error if this fails, or if the numbers of MPI ranks and
+/// workers differ.
 void start(const module::Member& member);
 
 /// Marks that a rank has failed: MPI will not be finalised at exit.
 void give_up() noexcept;
 
-/// Makes mpirun end all ranks with this exit status. Waits at most a second until mpirun has read
+/// Makes mpirun end all ranks with this exit status. Waits at most a second for mpirun to read
 /// standard error.
 [[noreturn]] void end_all(int status);
 

@@ -19,8 +19,8 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
 
-  /// Marks `operation` as running until end(). Takes a lock; does not wake the thread unless the
-  /// deadline is earlier than the previous one.
+  /// Marks `operation` as running until end(). Locks a mutex; wakes the thread only if the deadline
+  /// is earlier than the previous one.
   void begin(const Operation& operation, Deadline deadline);
   void end();
 

@@ -12,11 +12,11 @@
 
 namespace ddprun {
 
-/// Shared memory of the subgroups of a group of threads. Any thread.
+/// Shared memory of the subgroups of a group of threads. Thread-safe.
 class InProcessRegions {
  public:
   /// Returns the region of the group with the name in `options`; creates it unless another rank has
-  /// it.
+  /// done so.
   std::shared_ptr<const shared_memory::Region> get(int ranks, const GroupOptions& options);
 
  private:
@@ -24,7 +24,7 @@ class InProcessRegions {
   std::map<std::string, std::weak_ptr<const shared_memory::Region>> by_name_;
 };
 
-/// Returns one backend per rank. Tests set `reach` to use the data paths of processes.
+/// Returns one backend per rank. Tests set `reach` to exercise the data paths of processes.
 std::vector<std::unique_ptr<Backend>> create_in_process_backends(
     int size, const GroupOptions& options,
     shared_memory::Reach reach = shared_memory::Reach::everything);

@@ -1,5 +1,5 @@
-// Allocator of one rank's arena. The list of free pieces is in the private memory of the owner. Any
-// thread of the owner may call.
+// Allocator of one rank's arena. The list of free pieces is in the private memory of the owner.
+// Thread-safe within the owner's process.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@ class Arena {
  public:
   Arena(std::byte* base, std::size_t bytes);
 
-  /// Aligned to 64 bytes; nullptr if no free piece is large enough.
+  /// Returns memory aligned to 64 bytes; nullptr if no free piece is large enough.
   void* allocate(std::size_t bytes);
-  /// Like allocate(), zeroed.
+  /// Like allocate(), but zeroed.
   void* allocate_zeroed(std::size_t bytes);
   void free(void* piece);
 

@@ -9,8 +9,8 @@
 
 namespace ddprun::shared_memory {
 
-/// The data consists of `parts` parts of `part_elements` elements: one part for each rank where
-/// ranks receive different data, else a single one.
+/// The data consists of `parts` parts of `part_elements` elements: one part per rank if the ranks
+/// receive different data, otherwise a single one.
 struct Call {
   Call(const Operation& what, Deadline until, int ranks, std::uint64_t number);
 

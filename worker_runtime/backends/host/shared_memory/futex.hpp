@@ -11,7 +11,7 @@ namespace ddprun::shared_memory {
 
 void futex_wake_all(const void* word) noexcept;
 
-/// Up to 128 words with expected values; sleep() returns at once if one of them differs.
+/// Up to 128 words with expected values; sleep() returns immediately if one of them differs.
 class FutexSet {
  public:
   void add(const void* word, std::uint32_t expected);

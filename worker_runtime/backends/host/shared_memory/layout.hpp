@@ -28,9 +28,9 @@ inline constexpr int kRanksMax = kLocalWorkersMax;
 inline constexpr std::size_t kPieceBytes = 32 << 10;
 /// Number of pieces in a pipe, so that a piece is free when its rank may write it: see staged.cpp.
 inline constexpr std::size_t kPieces = 8;
-/// Maximum size up to which every rank reduces all data, with one synchronisation instead of two.
+/// Maximum size for which every rank reduces all data, with one synchronisation instead of two.
 inline constexpr std::size_t kInlineBytes = 2 << 10;
-/// Maximum size up to which the data is in the cache line that announces it.
+/// Maximum size of data that fits into the cache line that announces it.
 inline constexpr std::size_t kTinyBytes = 40;
 /// Maximum number of undelivered messages between two ranks, beyond which send blocks.
 inline constexpr std::uint64_t kMailboxMessages = 32;
@@ -74,8 +74,8 @@ struct Head {
 };
 
 struct RankLine {
-  /// In turn, a round each. 2 * round + 1: its slot of the round is filled; + 2: the round's second
-  /// part too.
+  /// Used alternately, one per round. 2 * round + 1: the rank's slot of the round is filled; 2 *
+  /// round + 2: the second part of the round is, too.
   std::array<Counter, 2> steps;
   alignas(kCacheLine) std::atomic<std::uint64_t> entered;  ///< collectives begun
   Word is_attached;                                        ///< the rank has mapped the memory
@@ -107,8 +107,8 @@ struct alignas(kCacheLine) Slot {
   alignas(kCacheLine) std::byte payload[kInlineBytes];
 };
 
-/// Transfers a rank's data in pieces where other ranks cannot access its buffers. Both counters
-/// count pieces over all collectives.
+/// Transfers a rank's data in pieces if other ranks cannot access its buffers. Both counters count
+/// the pieces of all collectives.
 struct Pipe {
   Counter filled;    ///< pieces with the rank's data
   Counter combined;  ///< pieces with the results of its slice

@@ -8,12 +8,12 @@ namespace ddprun::shared_memory {
 
 class Region {
  public:
-  // All throw Error{Errc::system} if the memory exceeds a limit of this process (memory_limits.hpp)
-  // or of the machine.
+  // The following functions throw Error{Errc::system} if the memory exceeds a limit of this process
+  // (memory_limits.hpp) or of the machine.
 
-  /// Shared between threads only.
+  /// Creates an anonymous mapping, which only threads can share.
   static Region anonymous(int ranks, std::size_t arena_bytes);
-  /// A new memfd, close-on-exec.
+  /// Creates a memfd, close-on-exec.
   static Region create(int ranks, std::size_t arena_bytes);
   /// Maps a memfd of create() in another process, and owns the descriptor. Throws
   /// Error{Errc::protocol} if it is not one or has another number of ranks.

@@ -5,9 +5,9 @@
 // is detected before data moves. All ranks then choose the same one of four paths:
 //   tiny     up to 40 bytes: the data is in the cache line that announces the call;
 //   inline   up to 2 KiB: the data is in the slots of the call; each rank computes its own result;
-//   direct   all inputs are accessible to all ranks, which use them without copies;
+//   direct   all ranks can access all inputs, and use them without copies;
 //   staged   otherwise: in pieces through pipes.
-// All paths combine an element in rank order by the same kernel, so results are bit for bit equal.
+// All paths combine an element in rank order with the same kernel, so results are bitwise equal.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -49,7 +49,7 @@ class SharedMemoryBackend final : public WatchfulBackend {
   void abort(const std::string& reason) noexcept override;
   void check() const override { sync_.check_all(); }
 
-  // For groups that extend beyond this shared memory, in place of run():
+  // For groups that extend beyond this shared memory, instead of run():
 
   /// Waits until all ranks of this node have begun `whole`, a collective of a group of
   /// `group_ranks`, and checks that their calls are equal. Root and counts are those of the whole
@@ -79,7 +79,7 @@ class SharedMemoryBackend final : public WatchfulBackend {
     }
   };
 
-  // The order of events, in shared_memory_backend.cpp and staged.cpp.
+  // Control flow, in shared_memory_backend.cpp and staged.cpp.
   void run_collective(const Call& call);
   void run_tiny(const Call& call);
   void run_direct(const Call& call);
@@ -122,7 +122,7 @@ class SharedMemoryBackend final : public WatchfulBackend {
   std::uint64_t collectives_ = 0;    ///< number of collectives begun
   std::optional<CallHeader> whole_;  ///< last collective started by begin()
   std::uint64_t round_ = 0;          ///< number of rounds begun in all collectives
-  std::uint64_t pieces_ = 0;         ///< pieces passed through each pipe before
+  std::uint64_t pieces_ = 0;         ///< pieces passed through each pipe so far
 };
 
 }  // namespace ddprun::shared_memory

@@ -1,19 +1,19 @@
-// How ranks wait for each other: spin for a moment where every rank has a core, yield, then sleep
-// in the kernel. A wait ends when the awaited counter is there, when the deadline passes, and at
-// once when an awaited rank dies or leaves, when the group has failed or when the agent ends the
-// attempt.
+// Waits of ranks for each other: a rank spins briefly if every rank has a core, yields, and then
+// sleeps in the kernel. A wait ends when the awaited counter reaches its target, when the deadline
+// passes, and immediately when an awaited rank dies or leaves, the group fails, or the agent ends
+// the attempt.
 //
-// A rank's death is signalled by a robust mutex that its communication thread holds for life: the
-// kernel marks it before it tears down the dead process' memory, and wakes one of the threads that
-// sleep on it. Sleeping ranks therefore watch the lives of all ranks, and a rank that wakes, for
-// whatever reason, wakes the others that sleep on the lives of dead ranks: the kernel wakes only
-// one. That one may be dying itself, if several ranks are killed; then the others find the death
-// when they check all ranks, every kDeathCheckPeriod.
+// A rank's death is signalled by a robust mutex that its communication thread holds until it ends:
+// the kernel marks the mutex before it tears down the dead process' memory, and wakes one of the
+// threads that sleep on it. Sleeping ranks therefore watch the mutexes of all ranks. The kernel
+// wakes only one sleeper, so a rank that wakes, for any reason, wakes the other sleepers on the
+// mutexes of dead ranks. If several ranks are killed, the woken rank may be dying itself; the
+// others then detect the death when they check all ranks, every kDeathCheckPeriod.
 //
 // The kernel limits a sleep to 128 words. In a group of more than kRanksWatchedMax ranks a sleeping
 // rank watches the awaited rank and the kNeighboursWatched ranks after its own. So each rank is
-// watched by that many others, and the first of these to find its death fails the group. If none of
-// them sleeps, the same check finds the death.
+// watched by that many others, and the first of these to detect its death fails the group. If none
+// of them sleeps, the periodic check detects the death.
 #pragma once
 
 #include "rendezvous/control/control_page.hpp"
@@ -37,12 +37,12 @@ struct FailureRecord {
   std::string text;
 };
 
-/// Leaves space for further words: counter, failure, end of the attempt, stop.
+/// Reserves words for the counter, the failure, the end of the attempt and the stop.
 inline constexpr int kRanksWatchedMax = static_cast<int>(FutexSet::kWordsMax) - 8;
-/// Each adds about 0.2 us to a sleep. With this many, a watching rank nearly always sleeps while a
-/// rank is awaited.
+/// Each watched rank adds about 0.2 us to a sleep. With this number, nearly always at least one of
+/// the watching ranks sleeps while a rank is awaited.
 inline constexpr int kNeighboursWatched = 16;
-/// Interval at which the checks of 1024 sleeping ranks use a small part of a core.
+/// Interval of the checks; those of 1024 sleeping ranks use a small part of a core.
 inline constexpr auto kDeathCheckPeriod = std::chrono::seconds(1);
 
 /// Throws the exception of `failure` on rank `own_rank` of all workers.
@@ -50,21 +50,23 @@ inline constexpr auto kDeathCheckPeriod = std::chrono::seconds(1);
 
 class Sync {
  public:
-  /// `page`: the agent's control page; without one only ranks end a wait. `names`: of the region's
-  /// ranks.
+  /// `page`: the agent's control page; without it only ranks can end a wait. `names`: names of the
+  /// region's ranks.
   Sync(const Region& region, int rank, std::optional<control::ControlPage> page,
        RankNames names = {}, Deadline::Duration death_check_period = kDeathCheckPeriod);
 
-  /// From now on the end of the calling thread counts as the death of this rank.
+  /// From this call on, the end of the calling thread counts as the death of this rank.
   void hold_life();
-  /// Must be called by the same thread: its end no longer counts as a death. Does nothing without
-  /// hold_life().
+  /// Reverts hold_life(), so that the end of the thread does not count as a death. Must be called
+  /// by the same thread. Does nothing without hold_life().
   void release_life() noexcept;
 
-  /// Publishes the cores on which the calling thread may run. Before this rank's first publish().
+  /// Publishes the cores on which the calling thread may run. Call it before this rank's first
+  /// publish().
   void publish_cores() const;
-  /// Reads the cores of all ranks after they have been published. Ranks spin only if each has a
-  /// core. The affinity of one rank is not enough: launchers may bind each rank to one core.
+  /// Reads the cores of all ranks after they have been published. Ranks spin only if there is a
+  /// core for each. The affinity of one rank does not show that: launchers may bind each rank to
+  /// one core.
   void read_cores();
   bool spins() const { return spins_ > 0; }
 
@@ -74,8 +76,8 @@ class Sync {
   /// deadline passes first. Throws PeerFailed if a rank dies or the group fails.
   bool wait(Counter& counter, std::uint64_t target, int writer, Deadline deadline) const;
 
-  /// wait() for the counter `counter_of(rank)` of each rank. Any rank that ends below the target
-  /// ends the wait. Returns the rank that was late at the deadline, if any.
+  /// Like wait(), for the counter `counter_of(rank)` of each rank. Ends if a rank ends below the
+  /// target. Returns a rank that has not reached the target at the deadline, if any.
   template <typename CounterOf>
   std::optional<int> wait_all(const CounterOf& counter_of, std::uint64_t target,
                               Deadline deadline) const {
@@ -88,8 +90,8 @@ class Sync {
     return std::nullopt;
   }
 
-  /// Fails the group on all ranks, unless it has failed. `rank`: the cause, among all workers. Any
-  /// thread.
+  /// Fails the group on all ranks, unless it has failed. `rank`: the cause, among all workers.
+  /// Thread-safe.
   void fail(FailureKind kind, int rank, const std::string& text) const noexcept;
 
   /// Calls fail(), then throws the first failure of the group.

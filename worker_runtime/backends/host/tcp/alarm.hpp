@@ -1,5 +1,5 @@
-// Interrupts poll(2) on the events that interrupt Sync's waits on futexes: a rank of this node
-// dies, the group fails, or the agent ends the attempt. Futexes cannot be polled, so a thread waits
+// Interrupts poll(2) on the events that end Sync's waits on futexes: a rank of this node dies, the
+// group fails, or the agent ends the attempt. Futexes cannot be polled, so a thread waits
 // on them and signals a descriptor.
 #pragma once
 
@@ -16,7 +16,7 @@ class Alarm {
   Alarm& operator=(const Alarm&) = delete;
   ~Alarm();
 
-  /// Becomes and stays readable when Sync::check_all() may throw.
+  /// Descriptor that becomes and stays readable when Sync::check_all() may throw.
   int fd() const { return fd_; }
 
  private:

@@ -21,8 +21,8 @@ class Exchange {
   Exchange(Mesh& mesh, FirstFailure& failure, const shared_memory::CallHeader& call,
            std::uint32_t step);
 
-  /// At most one send to and one receive from each rank, with matching calls on the peer. The
-  /// memory must live until run() returns or throws.
+  /// Adds a transfer: at most one send to and one receive from each rank, with matching calls on
+  /// the peer. The memory must live until run() returns or throws.
   void send(int peer, const void* data, std::size_t bytes);
   void receive(int peer, void* data, std::size_t bytes);
 

@@ -1,6 +1,6 @@
 // The first failure of a group of several nodes. It is recorded in shared memory within a node and
 // in the store between nodes, so that a rank that only sees a closed connection can report the
-// cause. Any thread may call.
+// cause. Thread-safe.
 #pragma once
 
 #include "worker_runtime/backends/host/shared_memory/sync.hpp"
@@ -15,13 +15,13 @@ namespace ddprun::tcp {
 
 class FirstFailure {
  public:
-  /// `key`: the store's key of the first failure. `names`: of all ranks of the group.
+  /// `key`: the store's key of the first failure. `names`: names of all ranks of the group.
   FirstFailure(const shared_memory::Sync& sync, Store store, std::string key, int own_rank,
                RankNames names);
 
   const RankNames& names() const { return names_; }
 
-  /// Readable when check() may throw.
+  /// Descriptor that is readable when check() may throw.
   int alarm_fd() const { return alarm_.fd(); }
 
   /// Throws if this node knows of a failure.
@@ -34,7 +34,7 @@ class FirstFailure {
   /// the other nodes.
   void fail_own(const std::string& text) noexcept;
 
-  /// Throws the failure that another node has published, if there is one, and fails the group.
+  /// Throws the failure that another node has published, if any, and fails the group.
   /// Blocks for at most a second in addition to other uses of the store.
   void check_store();
 
@@ -58,7 +58,7 @@ class FirstFailure {
   Alarm alarm_;
 };
 
-/// Value of a failure in the store, and its parser, which returns kind `none` for malformed text.
+/// Encodes a failure for the store. The parser returns kind `none` for malformed text.
 std::string encode(const shared_memory::FailureRecord& failure);
 shared_memory::FailureRecord decode_failure(const std::string& text);
 

@@ -7,7 +7,7 @@
 // another connection (nonces), in the other direction (the label), and for other ranks or groups.
 // Later data on the connection is neither encrypted nor authenticated. All sizes are fixed, so that
 // callers without the key cause no allocation. Integers have the byte order of the machine; the
-// magic number detects another one.
+// magic number detects a different one.
 #pragma once
 
 #include "rendezvous/base/hmac.hpp"

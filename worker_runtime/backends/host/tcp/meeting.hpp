@@ -16,8 +16,8 @@
 
 namespace ddprun::tcp {
 
-/// Maximum number of unauthenticated incoming connections. One that sends nothing is closed for a
-/// new one; a rank then connects again.
+/// Maximum number of unauthenticated incoming connections. A new one replaces one that sends
+/// nothing; a rank whose connection is closed connects again.
 inline constexpr std::size_t kUnauthenticatedMax = 64;
 
 Deadline earlier(Deadline a, Deadline b);
@@ -27,10 +27,10 @@ class PeerMeeting {
   /// `key` is the secret of the group's ranks. `peers` must outlive this object.
   PeerMeeting(int rank, const Digest& key, const std::vector<PeerAddress>& peers, int listener);
 
-  /// Begins to connect to `peer`.
+  /// Starts to connect to `peer`.
   void call(int peer);
 
-  /// Descriptors to poll, and the time of the next call of proceed() at the latest.
+  /// Descriptors to poll, and the latest time of the next call of proceed().
   std::vector<pollfd> wanted() const;
   Deadline next_timeout() const;
 

@@ -32,11 +32,11 @@ class Mesh {
 
   int rank() const { return options_.rank; }
 
-  /// Connects to those of `peers` without a connection; they must do the same. An unreachable rank
-  /// fails the group. Returns the ranks that are missing when the deadline passes.
+  /// Connects to the ranks of `peers` that are not connected yet; they must do the same. An
+  /// unreachable rank fails the group. Returns the ranks that are missing when the deadline passes.
   std::vector<int> connect(const std::vector<int>& peers, Deadline deadline);
 
-  /// The connection to a rank that connect() was called for.
+  /// Descriptor of the connection to a rank that connect() was called for.
   int fd(int peer) const { return connections_[index(peer)].fd(); }
 
   /// Blocks until one of `wanted` is ready. Returns false if the deadline passes first. Throws if
@@ -47,7 +47,7 @@ class Mesh {
   /// which fails the group if a rank has died.
   std::vector<pollfd> watched();
   void process(std::span<const pollfd> ready);
-  /// Time of the next call of process() at the latest.
+  /// Latest time of the next call of process().
   Deadline next_check();
   /// Wakes that thread after a read: a connection that the peer has closed can be examined again.
   void on_read() noexcept;
@@ -68,9 +68,9 @@ class Mesh {
   void set_awaited(std::vector<int> peers);
   std::vector<int> awaited() const;
 
-  /// Notifies all ranks that this one leaves, and closes the connections.
+  /// Notifies all ranks that this rank leaves, and closes the connections.
   void leave() noexcept;
-  /// Shuts the connections down, which wakes all ranks that wait for this one. Any thread.
+  /// Shuts the connections down, which wakes all ranks that wait for this rank. Any thread.
   void cut() noexcept;
 
  private:
@@ -87,7 +87,7 @@ class Mesh {
   PeerMeeting meeting_;
   mutable std::mutex mutex_;  ///< guards changes of the members below, and reads by other threads
   std::vector<Socket> connections_;
-  /// The peer has closed the connection, with unread data, which may end with a leave frame.
+  /// The peer has closed the connection; unread data may end with a leave frame.
   std::vector<bool> is_closing_;
   std::vector<bool> has_left_;
   std::atomic<bool> any_is_closing_ = false;  ///< without a leave frame

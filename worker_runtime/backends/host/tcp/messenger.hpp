@@ -1,10 +1,10 @@
 // send and recv between nodes. A send completes when the message has been copied. A separate thread
 // transfers it, since the sender may be computing when the receiver accepts it. Messages have
-// connections of their own, so that a long message does not delay collectives. A connection is made
-// at the first send to or recv from a rank of another node.
+// separate connections, so that a long message does not delay collectives. A connection is created
+// by the first send to or recv from a rank of another node.
 //
 // The thread also watches the mesh. When a rank fails, the group fails at once on every node with a
-// connection to that rank, and these nodes notify the others. One thread at a time may call.
+// connection to that rank, and these nodes notify the others. For one thread at a time.
 #pragma once
 
 #include "worker_runtime/backends/backend.hpp"
@@ -28,8 +28,8 @@
 
 namespace ddprun::tcp {
 
-/// Maximum number of queued messages to one rank, beyond which send blocks, and of messages that
-/// are read from one rank before a recv.
+/// Maximum number of queued messages to a rank, above which send blocks; also the maximum number of
+/// messages that are read from a rank before a recv.
 inline constexpr std::size_t kQueuedMessagesMax = 32;
 /// Maximum number of messages with other tags that may precede the one that a recv waits for.
 inline constexpr std::size_t kEarlyMessagesMax = 1024;
@@ -53,8 +53,8 @@ class Messenger {
   void send(const Operation& operation, Deadline deadline);
   void recv(const Operation& operation, Deadline deadline);
 
-  /// Ends the thread when all messages have been sent, at the latest after kDeliveryTimeout.
-  /// Blocks until then.
+  /// Ends the thread after all messages have been sent or kDeliveryTimeout has passed. Blocks until
+  /// then.
   void leave() noexcept;
 
  private:
@@ -86,7 +86,8 @@ class Messenger {
     bool is_connecting = false;  ///< connecting has begun
     bool is_awaited = false;     ///< a recv waits for it
     bool has_left = false;
-    std::string loss_reason = {};  ///< why the connection is lost; empty if it is not
+    std::string loss_reason =
+        {};  ///< reason for the loss of the connection; empty if it is not lost
   };
   using Lock = std::unique_lock<std::mutex>;
 

@@ -1,4 +1,4 @@
-// TCP sockets of the connections between ranks. Nothing here blocks.
+// TCP sockets of the connections between ranks. Nothing blocks.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ struct Listening {
 /// chosen by the kernel; for a loopback address, at all addresses of this machine.
 Listening listen_for_peers(const std::string& own_address);
 
-/// A connecting socket, which POLLOUT signals when it has ended; errno if connecting failed at
-/// once.
+/// A connecting socket; POLLOUT signals the end of the attempt. `error` is an errno if the attempt
+/// failed immediately.
 struct Dialled {
   Socket socket;
   int error = 0;
