@@ -10,9 +10,9 @@
 
 namespace ddprun {
 
-/// Returns zeroed memory for each bucket of `plan`; null for buckets without elements. To be called
-/// on all ranks with the same plan and sequence. Blocks; on a device until all ranks have called
-/// it.
+/// Returns zeroed memory for each bucket of `plan`; null for buckets without elements. Must be
+/// called on all ranks with the same plan and sequence. Blocks; on a device, until all ranks have
+/// called it.
 std::vector<std::shared_ptr<void>> allocate_buckets(ProcessGroup group, const TensorWork& work,
                                                     const BucketPlan& plan,
                                                     CollectiveSequence sequence);

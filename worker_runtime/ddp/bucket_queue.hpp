@@ -25,7 +25,7 @@ class BucketQueue {
     std::optional<BucketHook> hook = std::nullopt;
   };
 
-  /// A group of one rank is not called. `tensors` must outlive this object.
+  /// Does not use a group of one rank. `tensors` must outlive this object.
   BucketQueue(ProcessGroup group, const TensorWork& tensors, Exchange exchange);
 
   /// Aborts the group if works have not been awaited, and waits for their end, since the
@@ -34,11 +34,12 @@ class BucketQueue {
   BucketQueue(const BucketQueue&) = delete;
   BucketQueue& operator=(const BucketQueue&) = delete;
 
-  /// To be called between steps. The memory of the views must outlive this object or the next call.
+  /// Must be called between steps. The memory of the views must outlive this object or the next
+  /// call.
   void lay_out(std::span<const BucketView> views);
 
-  /// `ranks`: divisor of averages. May be lower than the group's size if the gradients of the other
-  /// ranks are zero.
+  /// Begins a step. `ranks`: divisor of averages, which may be lower than the group's size if the
+  /// gradients of the other ranks are zero.
   void begin(int ranks);
 
   /// Marks bucket `index` as complete, on a device after the current work on `stream`. Launches it

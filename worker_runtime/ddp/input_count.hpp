@@ -20,9 +20,9 @@ class InputCount {
  public:
   explicit InputCount(UnevenInputs policy) : policy_(policy) {}
 
-  /// Blocks until all ranks have called it; without UnevenInputs, returns at once with all ranks.
-  /// Throws Error{Errc::usage} if participating ranks differ in `synchronise`, and with throw_early
-  /// if only some ranks participate.
+  /// Blocks until all ranks have called it; without UnevenInputs, returns immediately with all
+  /// ranks. Throws Error{Errc::usage} if participating ranks differ in `synchronise`, and with
+  /// throw_early if only some ranks participate.
   StepPartners announce(ProcessGroup& group, bool takes_part, bool synchronise) const;
 
   /// Returns the divisor of averages.

@@ -15,12 +15,12 @@ inline bool is_added(const Parameter& parameter, const Buffer& in_bucket) {
   return has_own_gradient(parameter) && parameter.gradient.type != in_bucket.type;
 }
 
-/// True if it has the bucket's type: the caller's accumulated gradient is copied into the bucket.
+/// Returns true if its type is the bucket's: the caller's accumulated gradient is copied there.
 inline bool is_copied(const Parameter& parameter, const Buffer& in_bucket) {
   return has_own_gradient(parameter) && parameter.gradient.type == in_bucket.type;
 }
 
-/// to += from; `from` has a half type, `to` float32.
+/// Adds `from`, of a half type, to `to`, of float32.
 void add_widened(const Buffer& from, const Buffer& to);
 
 }  // namespace ddprun

@@ -18,14 +18,14 @@ class Readiness {
     too_often,  ///< the gradient was already complete
   };
 
-  /// `count_first`: the first counted step determines how often each gradient is ready in a step;
-  /// otherwise once.
+  /// `count_first`: the first counted step determines how many times each gradient becomes ready in
+  /// a step; otherwise it is once.
   Readiness(std::size_t parameters, bool count_first);
 
   /// Must be called between steps. `buckets`: bucket index of each parameter.
   void lay_out(std::span<const std::size_t> buckets, std::size_t bucket_count);
 
-  /// Without `synchronise` the step counts nothing. `observe` records the order.
+  /// Begins a step. Without `synchronise`, it does not count. `observe`: records the order.
   void begin(bool synchronise, bool observe);
 
   Mark mark(std::size_t parameter);
@@ -37,7 +37,7 @@ class Readiness {
   /// zero.
   bool count_down(std::size_t parameter);
 
-  /// Returns true during the step that determines how often each gradient is ready.
+  /// Returns true during the step that determines these counts.
   bool is_counting() const { return is_counting_; }
   /// Returns true if the counts are known or not needed.
   bool knows_counts() const { return !counts_first_; }
@@ -50,7 +50,8 @@ class Readiness {
   bool is_never_ready(std::size_t parameter) const { return slots_[parameter].expected == 0; }
   std::uint32_t expected(std::size_t parameter) const { return slots_[parameter].expected; }
 
-  /// True if it was ready in this step, or in one without synchronisation since the last forget().
+  /// Returns true if it was ready in this step or in an unsynchronised step since the last
+  /// forget().
   bool has_contributed(std::size_t parameter) const { return slots_[parameter].has_contributed; }
   void forget();
   void forget(std::size_t parameter) { slots_[parameter].has_contributed = false; }

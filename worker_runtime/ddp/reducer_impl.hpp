@@ -25,7 +25,7 @@ class GradientReducer::Impl {
        ReducerOptions options);
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  /// Otherwise the other ranks would wait for the buckets of the current step.
+  /// Aborts the group within a step, since the other ranks would wait for this rank's buckets.
   ~Impl() {
     if (owes_buckets()) {
       reduction_.queue().abort("its gradient reducer was destroyed within a step");

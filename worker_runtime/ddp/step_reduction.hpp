@@ -46,8 +46,8 @@ class StepReduction {
   /// in one.
   void require_same_capture(void* stream) const;
 
-  /// `ranks`: divisor of averages in a synchronised step. `observe` records the order in which
-  /// gradients become ready.
+  /// Begins a step. `ranks`: divisor of averages in a synchronised step. `observe`: records the
+  /// order in which gradients become ready.
   void begin(bool synchronise, int ranks, bool observe);
 
   /// On a device, the gradient is complete after the current work on `stream`.
@@ -66,7 +66,7 @@ class StepReduction {
   /// Treats incomplete gradients as zero or as accumulated; shares with all ranks which parameters
   /// are used.
   void settle();
-  /// Runs the collectives of the step with zero gradients.
+  /// Runs the step's collectives with zero gradients.
   void shadow(bool shares_used);
 
   /// Must be called when all gradients are complete. Blocks until they are reduced and in the
@@ -75,8 +75,8 @@ class StepReduction {
   /// Like wait(), but makes later work on `stream` wait instead of the caller.
   void hold(void* stream, Deadline deadline);
 
-  /// Returns true if any rank used it in the last step in which this was shared, or if it has not
-  /// been shared.
+  /// Returns true if any rank used the parameter in the last step that shared the used parameters,
+  /// or if no step has shared them.
   bool is_used(std::size_t parameter) const { return used_[parameter] != 0; }
 
  private:

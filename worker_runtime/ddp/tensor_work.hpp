@@ -23,7 +23,7 @@ struct TensorCopy {
 
 class TensorWork {
  public:
-  /// `device`: of the tensors; the CPU or the group's device.
+  /// `device`: device of the tensors: the CPU or the group's device.
   TensorWork(ProcessGroup group, Device device);
 
   const Device& device() const { return device_; }
@@ -36,7 +36,7 @@ class TensorWork {
 
   /// On the CPU both types are equal; on a device float types may differ.
   void copy(std::span<const TensorCopy> copies, void* stream) const;
-  /// to += from; `from` has a half type or float32, `to` float32.
+  /// Adds each `from`, of a half type or float32, to its `to`, of float32.
   void add(std::span<const TensorCopy> sums, void* stream) const;
   void zero(const Buffer& tensor, void* stream) const;
   void scale(const Buffer& tensor, double factor, void* stream) const;

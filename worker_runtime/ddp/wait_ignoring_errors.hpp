@@ -11,7 +11,7 @@ inline void wait_ignoring_errors(const Work& work) noexcept {
   try {
     work.wait();
   } catch (const std::exception&) {
-    // Only the end matters here.
+    // Only the end of the work is needed.
   }
 }
 

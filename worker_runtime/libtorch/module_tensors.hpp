@@ -32,7 +32,7 @@ std::vector<const void*> identities_of(const ::torch::nn::Module& module);
 /// Returns text such as "Float[2, 3]".
 std::string describe(const at::Tensor& tensor);
 
-/// Returns what must be equal on all ranks, in the order of definition.
+/// Returns the facts that must be equal on all ranks, in the order of definition.
 std::vector<Fact> facts_of(const ::torch::nn::Module& module);
 
 /// Returns the parameters for the reducer, with dimensions in the order of memory.

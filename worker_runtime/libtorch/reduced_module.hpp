@@ -1,4 +1,4 @@
-// Creates the gradient reducer of a module, and rewords its errors for users of
+// Creates the gradient reducer of a module, and converts its errors to those of
 // DistributedDataParallel.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace ddprun::torch {
 /// unchanged.
 [[noreturn]] void rethrow_as_ddp(const Error& error);
 
-/// Returns the result of `call`.
+/// Returns the result of `call`. Converts its errors like rethrow_as_ddp().
 template <typename Call>
 decltype(auto) as_ddp(const Call& call) {
   try {
@@ -31,7 +31,7 @@ decltype(auto) as_ddp(const Call& call) {
   }
 }
 
-/// `tensors`: those of `module`. Blocks until all ranks have compared their tensors and have rank
+/// `tensors`: tensors of `module`. Blocks until all ranks have compared their tensors and have rank
 /// 0's values. Throws Error{Errc::usage} with the name of the first tensor that differs.
 GradientReducer make_reducer(const ::torch::nn::Module& module, const ModuleTensors& tensors,
                              const ProcessGroup& group, const ReducerOptions& options);

@@ -23,13 +23,13 @@ class ReplicaGradients {
 
   std::size_t size() const { return parameters_.size(); }
 
-  /// The gradient of the parameter; undefined before the first backward pass.
+  /// Returns the gradient of the parameter; undefined before the first backward pass.
   at::Tensor& operator[](std::size_t parameter) { return parameters_[parameter].mutable_grad(); }
 
   at::Device device_of(std::size_t parameter) const { return parameters_[parameter].device(); }
 
-  /// A step: backward passes during its lifetime accumulate gradients, starting from the existing
-  /// ones or from none.
+  /// A step: backward passes during its lifetime accumulate gradients, starting from existing ones
+  /// if there are any.
   class Step {
    public:
     Step(ReplicaGradients& gradients, bool adds);
@@ -45,7 +45,7 @@ class ReplicaGradients {
   /// Moves a new gradient into the memory of an earlier one.
   void keep(std::size_t parameter);
 
-  /// For parameters that were moved, or that have begun to require a gradient.
+  /// Renews the hooks of parameters that were moved or now require a gradient.
   void renew_hooks();
 
   std::vector<at::Tensor> parameters_;
