@@ -1,5 +1,5 @@
-// Operations on CPU memory, for Real = float and double. Arrays must have been checked. Any thread
-// may call, on separate arrays.
+// Operations on CPU memory, for Real = float and double. Arrays must have been checked.
+// Thread-safe for separate arrays.
 #pragma once
 
 #include "trainers/compute/operations.hpp"

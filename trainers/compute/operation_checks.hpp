@@ -1,5 +1,5 @@
 // Checks that the arrays of an operation exist, are large enough and have valid types, for all
-// implementations of Compute. Pure; any thread may call.
+// implementations of Compute. Pure; thread-safe.
 #pragma once
 
 #include "trainers/compute/operations.hpp"

@@ -266,8 +266,8 @@ struct AdamWPace {
 ///            + (mean / (1 - beta1^step)) / (sqrt(square / (1 - beta2^step)) + epsilon))
 struct AdamW {
   Buffer values;        ///< [elements], changed
-  Buffer master = {};   ///< [elements] float32 where values are bfloat16: what is changed; `values`
-                        ///< is written from it. Without data otherwise.
+  Buffer master = {};   ///< [elements] float32 copy of bfloat16 values, which is updated and then
+                        ///< converted to `values`; without data for other types
   Buffer gradient;      ///< [elements]
   Buffer mean;          ///< [elements] as statistics, changed; zero before the first step
   Buffer square;        ///< [elements] as statistics, changed; zero before the first step

@@ -1,11 +1,11 @@
-// A text as a file of tokens, mapped into memory: what trainers/gpt2/prepare_text writes. All
+// A text as a file of tokens, mapped into memory, as trainers/gpt2/prepare_text writes it. All
 // numbers are little-endian:
 //   8 bytes  "ddpruntk"
 //   uint32   version, 1
 //   uint32   vocabulary: tokens are below it; at most 65536
 //   uint64   number of tokens
 //   uint16   each token
-// The file must not be changed while it is open. Any thread may read.
+// The file must not change while it is open. Reading is thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ namespace trainer::gpt2 {
 
 class TokenFile {
  public:
-  /// Throws Error{Errc::usage} with the file's name if it is missing, no token file, of another
-  /// version, shorter or longer than its header says, or has a token that is not below the
-  /// vocabulary. Reads the whole file once.
+  /// Throws Error{Errc::usage} with the file's name if it is missing, not a token file, of an
+  /// unknown version, of another size than its header states, or contains a token that is not below
+  /// the vocabulary. Reads the whole file once.
   explicit TokenFile(const std::filesystem::path& path);
   TokenFile(const TokenFile&) = delete;
   TokenFile& operator=(const TokenFile&) = delete;

@@ -75,7 +75,7 @@ StepResult train_step(Training& training, bool stop_wanted);
 /// sequence.
 double test_loss(Training& training);
 
-/// Throws unless all ranks have bit for bit equal parameters: a difference is a bug or a hardware
+/// Throws unless all ranks have bitwise equal parameters: a difference is a bug or a hardware
 /// fault. Returns a hash of the parameters.
 std::uint64_t check_agreement(Training& training);
 

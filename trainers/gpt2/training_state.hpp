@@ -22,18 +22,18 @@ struct Progress {
   std::string sampler;    ///< ElasticSampler::State::to_text()
 };
 
-/// Waits for the device.
+/// Returns a checkpoint of the training. Waits for the device.
 ddprun::Checkpoint to_checkpoint(Compute& compute, const Model& model, Optimizer& optimizer,
                                  const Progress& progress, const Settings& settings);
 
 /// Copies rank 0's checkpoint, if any, to the arrays of all ranks; other ranks' `own` is ignored.
-/// Without one, broadcasts rank 0's parameters. Returns the progress; nothing without a checkpoint.
+/// Without one, broadcasts rank 0's parameters. Returns the progress; nullopt without a checkpoint.
 /// Throws Error{Errc::usage} with all settings that differ from the checkpoint. A collective.
 std::optional<Progress> restore(Compute& compute, ddprun::ProcessGroup& group, Model& model,
                                 Optimizer& optimizer, const std::optional<ddprun::Checkpoint>& own,
                                 const Settings& settings);
 
-/// FNV-1a over all parameters. Waits for the device.
+/// Returns the FNV-1a hash of all parameters. Waits for the device.
 std::uint64_t hash_of(Compute& compute, const Model& model);
 
 }  // namespace trainer::gpt2

@@ -1,4 +1,4 @@
-// The points that a tracking server has not accepted yet, oldest first. Pure; not thread-safe.
+// Points that a tracking server has not accepted yet, oldest first. Pure; not thread-safe.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -18,12 +18,12 @@ struct Point {
   std::string name;
   double value = 0;
   std::int64_t step = 0;
-  std::int64_t milliseconds = 0;  ///< since 1970, when it was logged
+  std::int64_t milliseconds = 0;  ///< time of logging, since 1970
 
   bool operator==(const Point&) const = default;
 };
 
-/// The last step that a server has of each metric.
+/// Last step of each metric that a server has.
 using LastSteps = std::map<std::string, std::int64_t>;
 
 class Backlog {
@@ -33,34 +33,34 @@ class Backlog {
     epoch,  ///< value of an epoch or a test; limited by kEpochPointsMax
   };
 
-  /// Half an hour of points at one per 0.1 s, in about 1.5 MB of memory.
+  /// Half an hour at one point per 0.1 s; about 1.5 MB of memory.
   static constexpr std::size_t kStepPointsMax = 20'000;
-  /// More epochs and tests than a training has.
+  /// More than the epochs and tests of any training.
   static constexpr std::size_t kEpochPointsMax = 10'000;
 
   /// Points for one request. They stay in the backlog until remove().
   struct Batch {
     std::vector<Point> points;
     std::uint64_t steps_end = 0;   ///< all points of steps with lower numbers are in the batch
-    std::uint64_t epochs_end = 0;  ///< the same for points of epochs
+    std::uint64_t epochs_end = 0;  ///< likewise for points of epochs
   };
 
-  /// Drops the oldest point of the kind if its limit is reached. Ignores a value that is not
-  /// finite, and what skip() and refuse() exclude.
+  /// Adds a point; drops the oldest one of the kind if its limit is reached. Ignores values that
+  /// are not finite, and points that skip() and refuse() exclude.
   void push(Kind kind, Point point);
 
-  /// The oldest points, those of epochs before those of steps.
+  /// Returns the oldest points, those of epochs before those of steps.
   Batch first(std::size_t points_max) const;
 
-  /// Removes those of the batch that are still there.
+  /// Removes the points of the batch that are still in the backlog.
   void remove(const Batch& batch);
 
   /// Removes points of these metrics up to these steps and ignores later ones: a resumed training
   /// repeats steps that the server has, with the same results.
   void skip(LastSteps known);
 
-  /// Removes the points of a metric that the server refuses, and ignores later ones. Returns how
-  /// many it has removed.
+  /// Removes the points of a metric that the server refuses, and ignores later ones. Returns the
+  /// number of removed points.
   std::size_t refuse(const std::string& metric);
   /// Returns the number of points that refuse() has removed and push() has ignored since.
   std::size_t refused_count() const { return refused_count_; }
@@ -68,10 +68,10 @@ class Backlog {
   std::size_t size() const { return steps_.points.size() + epochs_.points.size(); }
   bool has_dropped() const { return steps_.dropped || epochs_.dropped; }
 
-  /// All points, for a checkpoint.
+  /// Returns all points, for a checkpoint.
   nlohmann::json to_json() const;
 
-  /// Appends what to_json() returned; ignores anything else.
+  /// Appends the points of a to_json(); ignores malformed ones.
   void add(const nlohmann::json& points);
 
  private:

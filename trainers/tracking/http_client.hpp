@@ -21,24 +21,22 @@ struct HttpRequest {
 };
 
 struct HttpAnswer {
-  unsigned status = 0;  ///< 0: no answer
+  unsigned status = 0;  ///< HTTP status; 0: no answer
   std::string text;     ///< the body, or the reason why there is no answer
 };
 
-/// Limit of an answer. MLflow's have a few KB.
+/// Maximum size of an answer. MLflow's answers have a few KB.
 inline constexpr std::size_t kAnswerBytesMax = std::size_t{8} << 20;
 
 class HttpClient {
  public:
-  /// `authorization`: the value of the header; empty: none.
+  /// `authorization`: value of the Authorization header; empty: none.
   HttpClient(ServerAddress server, std::string authorization);
 
-  /// Sends a request and waits for the answer. Not to be called by two threads at once. Does not
-  /// throw.
+  /// Sends a request and waits for the answer. For one thread at a time. Does not throw.
   HttpAnswer exchange(const HttpRequest& request, ddprun::Deadline deadline);
 
-  /// Makes the current and all later calls of exchange() return without an answer. May be called by
-  /// any thread.
+  /// Makes the current and all later calls of exchange() return without an answer. Thread-safe.
   void interrupt();
 
  private:

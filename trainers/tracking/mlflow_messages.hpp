@@ -14,9 +14,9 @@
 
 namespace trainer {
 
-/// Limit of the server, per request.
+/// The server's limit of metrics per request.
 inline constexpr std::size_t kMetricsMax = 1000;
-/// Limit of the server for parameters, and for tags, per request.
+/// The server's limit of parameters, and of tags, per request.
 inline constexpr std::size_t kTextsMax = 100;
 
 enum class RunStatus { running, finished, failed, killed };
@@ -31,12 +31,12 @@ enum class Verdict {
 struct ServerAnswer {
   Verdict verdict = Verdict::unavailable;
   nlohmann::json json;     ///< an object if accepted
-  std::string error_code;  ///< MLflow's code of a refusal; else empty
+  std::string error_code;  ///< MLflow's code of a refusal; otherwise empty
   std::string problem;     ///< one line; empty if accepted
 };
 
-/// Decodes an answer. An error that is not in MLflow's format means unavailable: it may come from a
-/// proxy while the server restarts. 401 and 403 mean denied in any format.
+/// Decodes an answer. An error in another format than MLflow's counts as unavailable, since a proxy
+/// may send it while the server restarts. 401 and 403 count as denied in any format.
 ServerAnswer read_answer(const HttpAnswer& answer);
 
 using Texts = std::map<std::string, std::string>;
@@ -44,20 +44,20 @@ using Texts = std::map<std::string, std::string>;
 HttpRequest get_experiment(const std::string& name);
 HttpRequest create_experiment(const std::string& name);
 
-/// False if MLflow's filter language, which has no escapes, cannot express the value, or if it is
-/// empty.
+/// Returns false if the value is empty or MLflow's filter language, which has no escapes, cannot
+/// express it.
 bool is_searchable(const std::string& value);
 
-/// Searches for the newest run of the experiment in which the tag has this value, which must be
-/// searchable.
+/// Searches for the newest run of the experiment in which the tag has this value. REQUIRES:
+/// is_searchable() of the value.
 HttpRequest find_run(const std::string& experiment_id, const std::string& tag,
                      const std::string& value, bool is_unfinished_only);
 HttpRequest create_run(const std::string& experiment_id, const std::string& name,
                        std::int64_t start_milliseconds, const Texts& tags);
 
-/// `points`: at most kMetricsMax; more are left out.
+/// Omits points beyond kMetricsMax.
 HttpRequest log_points(const std::string& mlflow_run, std::span<const Point> points);
-/// At most kTextsMax of each; more are left out.
+/// Omits parameters and tags beyond kTextsMax of each.
 HttpRequest log_texts(const std::string& mlflow_run, const Texts& parameters, const Texts& tags);
 /// `end_milliseconds` is ignored for a running run.
 HttpRequest update_run(const std::string& mlflow_run, RunStatus status,

@@ -1,6 +1,6 @@
-// Sends what a training logs to an MLflow server, on a thread of its own, so that the training
-// never waits for the server. Keeps what the server has not accepted, within bounds, and sends it
-// when the server responds again.
+// Sends the logged data of a training to an MLflow server on a separate thread, so that the
+// training never waits for the server. Keeps data that the server has not accepted, within bounds,
+// and sends it when the server responds again.
 #pragma once
 
 #include "trainers/tracking/mlflow_setup.hpp"
@@ -16,32 +16,32 @@
 
 namespace trainer {
 
-/// Between two batches of points.
+/// Interval between two batches of points.
 inline constexpr std::chrono::seconds kSendInterval{1};
-/// Between two attempts to reach a server that does not respond.
+/// Maximum interval between two attempts to reach a server that does not respond.
 inline constexpr std::chrono::seconds kRetryIntervalMax{5};
-/// Limit of one request, with its answer.
+/// Time limit of a request and its answer.
 inline constexpr std::chrono::seconds kRequestTimeout{5};
 
 /// For one thread.
 class MlflowSender {
  public:
   /// `authorization`: the header's value, or empty. `backlog`: points that an earlier attempt has
-  /// not sent. `log`: called by both threads, and not after finish() or the destructor.
+  /// not sent. `log`: called by both threads, but not after finish() or destruction.
   MlflowSender(ServerAddress server, const std::string& authorization, RunDescription description,
                Backlog backlog, ddprun::Log log);
   MlflowSender(const MlflowSender&) = delete;
   MlflowSender& operator=(const MlflowSender&) = delete;
-  /// Without finish(), discards what is not sent yet and leaves the status of the run unchanged.
+  /// Without finish(), discards unsent data and leaves the status of the run unchanged.
   ~MlflowSender();
 
   void push(Backlog::Kind kind, Point point);
 
-  /// For a checkpoint: {"tracking_id", "has_run", "points"}.
+  /// Returns the state for a checkpoint: {"tracking_id", "has_run", "points"}.
   nlohmann::json state() const;
 
-  /// Sends the rest and the status within `limit`, and warns of what was not sent, with `remedy`
-  /// at the end of the warning. To be called once.
+  /// Sends the remaining data and the status within `limit`. Warns of unsent data; the warning ends
+  /// with `remedy`. Must be called at most once.
   void finish(RunStatus status, std::chrono::milliseconds limit, const std::string& remedy = "");
 
  private:

@@ -1,4 +1,4 @@
-// The options of tracking that the trainers share, and the variables of MLflow's client.
+// Tracking options that the trainers share, and the variables of MLflow's client.
 #pragma once
 
 #include "trainers/tracking/server_address.hpp"
@@ -18,7 +18,7 @@ struct TrackingOptions {
   std::string mlflow;                   ///< option as given; empty: MLFLOW_TRACKING_URI
   std::string tensorboard;              ///< folder; empty: none
   std::int64_t track_every = 0;         ///< steps between points of single steps; 0: none
-  std::optional<ServerAddress> server;  ///< MLflow's, after complete(); nothing: none
+  std::optional<ServerAddress> server;  ///< MLflow's server, after complete(); nullopt: none
   std::string experiment;
   std::string authorization;
   std::string user;
@@ -27,8 +27,9 @@ struct TrackingOptions {
 /// Adds the options. The default of --track_every is `options.track_every`.
 void add_tracking_options(CLI::App& app, TrackingOptions& options);
 
-/// To be called after parsing. Fills in the rest from MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME,
-/// MLFLOW_TRACKING_USERNAME and _PASSWORD, or _TOKEN. Throws Error{Errc::usage}.
+/// Must be called after parsing. Sets missing options from MLFLOW_TRACKING_URI,
+/// MLFLOW_EXPERIMENT_NAME, MLFLOW_TRACKING_USERNAME and _PASSWORD, or _TOKEN. Throws
+/// Error{Errc::usage}.
 void complete(TrackingOptions& options, const CLI::App& app,
               const ddprun::EnvironmentLookup& lookup);
 

@@ -1,5 +1,5 @@
-// Reports a training to an MLflow server and to TensorBoard, on rank 0. All functions do nothing
-// before start(), and if neither is wanted. For one thread.
+// Reports a training to an MLflow server and to TensorBoard, on rank 0. Functions do nothing before
+// start() or if neither is requested. For one thread.
 #pragma once
 
 #include "trainers/tracking/backlog.hpp"
@@ -25,18 +25,18 @@ namespace trainer {
 class EventFile;
 class MlflowSender;
 
-/// Limit for sending the rest to the server when a training has succeeded.
+/// Time limit for sending the remaining data to the server after a successful training.
 inline constexpr std::chrono::seconds kFinishTime{10};
-/// The same when it has failed or was stopped.
+/// Time limit after a failed or stopped training.
 inline constexpr std::chrono::seconds kFailureTime{1};
 
 struct TrackedRun {
   std::string program;
   const ddprun::WorkerEnv& env;
-  const nlohmann::json& settings;  ///< an object; values are numbers, texts or booleans
+  const nlohmann::json& settings;  ///< an object of numbers, texts and booleans
   std::string checkpoint_dir;      ///< empty: none
   std::int64_t step = 0;           ///< last step in the checkpoint; 0: none
-  /// The checkpoint that the training resumes from.
+  /// Checkpoint that the training resumes from.
   const std::optional<ddprun::Checkpoint>& checkpoint;
 };
 
@@ -52,18 +52,18 @@ class Tracking {
   void start(const TrackingOptions& options, const TrackedRun& run);
 
   /// Reports values of a single step, if it is a multiple of --track_every. Values that are not
-  /// finite are left out. If TensorBoard's file cannot be written, logs a warning once and writes
+  /// finite are omitted. If TensorBoard's file cannot be written, logs a warning once and writes
   /// no more events.
   void log_step(std::int64_t step, std::initializer_list<Scalar> scalars);
-  /// The same for values of an epoch or a test, at every step.
+  /// Like log_step(), for values of an epoch or a test, at every step.
   void log(std::int64_t step, std::initializer_list<Scalar> scalars);
 
-  /// Puts in what a resumed training needs to continue the same run and to send what is not sent
-  /// yet.
+  /// Adds the state with which a resumed training continues the same run and sends the unsent
+  /// points.
   void save(ddprun::Checkpoint& checkpoint) const;
 
-  /// Sends the rest and the status to the server. `exit_code`: of this worker. Waits at most
-  /// kFinishTime or kFailureTime, and not at all before a restart, which continues the run.
+  /// Sends the remaining data and the status to the server. `exit_code`: this worker's. Waits at
+  /// most kFinishTime or kFailureTime, and not at all before a restart, which continues the run.
   void finish(int exit_code);
 
  private:

@@ -25,11 +25,11 @@ class CollectiveTrace {
   /// must outlive the group.
   std::function<void(const ddprun::CollectiveRecord&)> recorder();
 
-  /// Writes the buckets of a step in a separate row. Any thread.
+  /// Writes the buckets of a step in a separate row. Thread-safe.
   void write(const ddprun::StepTimeline& timeline);
 
-  /// Ends the file. Throws Error{Errc::system} if writing has failed. To be called after the group
-  /// has ended; without it, the file lacks the closing bracket, which the format allows.
+  /// Ends the file. Throws Error{Errc::system} if writing has failed. Call it after the group has
+  /// ended. Without this call, the file lacks the closing bracket, which the format allows.
   void close();
 
  private:

@@ -18,7 +18,7 @@ struct IdxArray {
 inline constexpr std::size_t kIdxBytesMax = std::size_t{1} << 30;
 
 /// Reads an array of unsigned bytes, which must have `rank` dimensions. Throws Error{Errc::usage}
-/// with the file's name if it is missing, no idx file, truncated, too long or too large.
+/// with the file's name if it is missing, not an idx file, truncated, too long or too large.
 IdxArray read_idx(const std::filesystem::path& path, std::size_t rank);
 
 }  // namespace trainer

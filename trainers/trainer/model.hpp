@@ -31,7 +31,7 @@ class Model {
   std::vector<Parameter*> parameters_;
   std::vector<StateBuffer*> buffers_;
   std::vector<Matrix> activations_;  ///< output of each layer
-  std::vector<Matrix> gradients_;    ///< gradient of each layer's input; the first is not needed
+  std::vector<Matrix> gradients_;    ///< gradient of each layer's input; the first one is unused
 };
 
 struct ModelSpec {

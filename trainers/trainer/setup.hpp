@@ -34,7 +34,7 @@ std::unique_ptr<Optimizer> make_optimizer(const Options& options, const Model& m
 Settings settings_of(const Options& options, const ddprun::WorkerEnv& env,
                      const Dataset& train_set);
 
-/// "resumed after step 300, in epoch 2/8", or why there is nothing left to do.
+/// Returns text such as "resumed after step 300, in epoch 2/8", or why no steps are left.
 std::string resumed_text(const Progress& progress, const Options& options);
 
 /// Returns the learning rate of step `step`, counted from 1 over all epochs.

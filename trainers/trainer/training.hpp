@@ -46,16 +46,17 @@ struct StepResult {
 StepResult train_step(Training& training, const EpochBatches& batches, std::int64_t step,
                       bool stop_wanted);
 
-/// Throws unless all ranks have bit for bit equal parameters: a difference is a bug or a hardware
+/// Throws unless all ranks have bitwise equal parameters: a difference is a bug or a hardware
 /// fault. Broadcasts rank 0's BatchNorm statistics, like PyTorch. Returns a hash of the parameters.
 std::uint64_t check_agreement(Training& training);
 
 struct Evaluation {
   double loss = 0;      ///< mean over the test set
-  double accuracy = 0;  ///< fraction of correct answers; NaN without classes
+  double accuracy = 0;  ///< fraction of correct predictions; NaN without classes
 };
 
-/// Every worker evaluates every world_size-th test sample, so that each is used exactly once.
+/// Evaluates the test set. Every worker evaluates every world_size-th sample, so that each sample
+/// is used exactly once.
 Evaluation evaluate(Training& training);
 
 }  // namespace trainer

@@ -29,17 +29,17 @@ std::int64_t epoch_of_last_step(const Progress& progress);
 /// without dashes.
 using Settings = nlohmann::json;
 
-/// Waits for the device.
+/// Returns a checkpoint of the training. Waits for the device.
 ddprun::Checkpoint to_checkpoint(const Model& model, Optimizer& optimizer, const Progress& progress,
                                  const Settings& settings);
 
-/// Restores `model` and `optimizer` and returns the progress; also from another kind of device.
+/// Restores `model` and `optimizer`, also from another kind of device, and returns the progress.
 /// Throws Error{Errc::usage} with all settings that differ from the checkpoint, or with the section
 /// that does not fit.
 Progress restore(const ddprun::Checkpoint& checkpoint, Model& model, Optimizer& optimizer,
                  const Settings& settings);
 
-/// FNV-1a over all parameters and buffers. Waits for the device.
+/// Returns the FNV-1a hash of all parameters and buffers. Waits for the device.
 std::uint64_t hash_of(const Model& model);
 
 }  // namespace trainer

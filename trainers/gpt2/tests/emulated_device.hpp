@@ -1,4 +1,4 @@
-// A Compute on the fake CUDA devices: the project's kernels on the CPU, and plain loops in place of
+// A Compute on the fake CUDA devices: the project's kernels on the CPU, and plain loops instead of
 // cuBLAS.
 #pragma once
 
@@ -15,7 +15,7 @@ inline std::unique_ptr<trainer::Compute> make_emulated_compute(int index = 0) {
   return trainer::cuda::make_compute(emulated_calls(), index);
 }
 
-/// Checks at its destruction that the test has freed all its memory on the devices.
+/// Checks on destruction that the test has freed all its device memory.
 struct LeavesNothing {
   LeavesNothing() = default;
   LeavesNothing(const LeavesNothing&) = delete;
@@ -23,7 +23,7 @@ struct LeavesNothing {
   ~LeavesNothing() { CHECK(fake_cuda_objects() == 0); }
 };
 
-/// Number of kernel launches of a Compute so far.
+/// Returns the number of kernel launches of all Computes so far.
 int emulated_launches();
 
 /// During its lifetime, kernels run the last thread and the last block first. Results must not

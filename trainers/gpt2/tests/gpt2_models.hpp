@@ -38,7 +38,7 @@ inline std::vector<std::int32_t> random_tokens(std::size_t count, std::size_t vo
   return tokens;
 }
 
-/// The scaled loss of one forward pass.
+/// Returns the scaled loss of one forward pass.
 inline double loss_of(trainer::Compute& compute, trainer::gpt2::Model& model,
                       const std::vector<std::int32_t>& tokens,
                       const std::vector<std::int32_t>& targets, double scale) {

@@ -85,7 +85,7 @@ struct TrainingEnds {
 
 using AfterStep = std::function<void(trainer::gpt2::Training&)>;
 
-/// Resumes from the checkpoint, if there is one, and saves a checkpoint there.
+/// Resumes from the checkpoint of `ends`, if any, and saves a checkpoint there.
 inline RankResults train_rank(
     ProcessGroup group, trainer::Compute& compute, const SmallText& text,
     const trainer::gpt2::Options& options, TrainingEnds& ends,
@@ -125,7 +125,7 @@ inline RankResults train_rank(
   return results;
 }
 
-/// Results of this number of ranks on devices.
+/// Returns the results of this number of ranks on devices.
 inline RankResults train_on_devices(int ranks, const SmallText& text,
                                     const trainer::gpt2::Options& options, TrainingEnds& ends) {
   std::vector<RankResults> all(static_cast<std::size_t>(ranks));

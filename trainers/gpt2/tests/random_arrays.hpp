@@ -20,7 +20,7 @@ class Arrays {
   Buffer of(std::size_t elements, DataType type) {
     return keep(on_device(compute_, random_doubles(elements, random_), type));
   }
-  /// At this offset in elements from the start of the memory.
+  /// Returns an array that starts `shift` elements after the start of its memory.
   Buffer shifted(std::size_t elements, std::size_t shift) {
     return random(elements + shift).slice(shift, elements);
   }
@@ -32,7 +32,7 @@ class Arrays {
   Buffer widened(const Buffer& buffer) {
     return keep(on_device(compute_, from_device(compute_, buffer), DataType::float32));
   }
-  /// Squares, for values that must not be negative.
+  /// Returns squares, for values that must not be negative.
   Buffer squares(std::size_t elements, DataType type) {
     Doubles values = random_doubles(elements, random_);
     for (double& value : values) value *= value;

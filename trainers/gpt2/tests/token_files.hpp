@@ -34,7 +34,7 @@ inline void write_token_file(const std::string& path, std::uint32_t vocabulary,
   write_token_file(path, {.vocabulary = vocabulary, .tokens = tokens.size()}, tokens);
 }
 
-/// Predictable tokens: counting up, with an occasional jump.
+/// Returns predictable tokens: ascending numbers with occasional jumps.
 inline std::vector<std::uint16_t> guessable_tokens(std::size_t count, std::uint32_t vocabulary) {
   std::mt19937 random(17);
   std::vector<std::uint16_t> tokens(count);

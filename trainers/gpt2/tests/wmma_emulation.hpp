@@ -1,6 +1,6 @@
-// CUDA's matrix products by a warp (mma.h), for the emulation: 16 by 16 items, of bfloat16 to
-// float32. The assignment of items to lanes is undocumented on devices, and different here: column
-// by column. Requirements of a device for addresses and strides are checked.
+// Emulates CUDA's matrix products by a warp (mma.h): 16 by 16 items, from bfloat16 to float32. The
+// assignment of items to lanes is undocumented on devices, and differs here: column by column.
+// Checks the requirements of devices for addresses and strides.
 #pragma once
 
 #include "tests/support/cuda_emulation.hpp"
