@@ -149,7 +149,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
     if (self->forget(id)) self->listener_.lose(id, session->channel.end_reason());
   }
 
-  /// Returns whether more messages may have been received than one turn handles.
+  /// Returns true if more messages may have been received than one turn handles.
   bool take(NodeId id, Session& session, const std::string& bytes) {
     if (is_closed_ || !session.channel.is_open()) return false;
     auto& dialogue = session.dialogue;
@@ -270,7 +270,7 @@ class AgentSessions::Impl : public std::enable_shared_from_this<Impl> {
   Counts counts_;
   Refusals refusals_;
   std::map<NodeId, std::shared_ptr<Session>> sessions_;
-  std::map<std::string, int> nodes_at_;  ///< how many nodes have joined from each address
+  std::map<std::string, int> nodes_at_;  ///< number of joined nodes by address
   NodeId last_id_ = 0;
   bool is_closed_ = false;
 };

@@ -11,8 +11,8 @@ namespace {
 constexpr auto kFirstPause = std::chrono::milliseconds(50);
 constexpr auto kLongestPause = std::chrono::milliseconds(1000);
 
-/// How long to retry after unproven refusals: another program may hold the port temporarily, but
-/// usually the secret differs.
+/// Time limit of retries after unproven refusals: another program may hold the port temporarily,
+/// but usually the secret differs.
 constexpr auto kDoubtLimit = std::chrono::seconds(30);
 
 /// Time without messages at the start.

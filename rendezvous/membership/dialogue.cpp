@@ -15,7 +15,7 @@ namespace {
 constexpr char kOpenMode = 0;
 constexpr char kSecretMode = 1;
 
-/// Sent in place of a message type.
+/// Sent instead of a message type.
 constexpr std::uint8_t kChallengeType = 255;
 static_assert(std::variant_size_v<CoordinatorMessage> < kChallengeType);
 

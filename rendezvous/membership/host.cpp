@@ -51,7 +51,8 @@ bool is_this_machine(const std::vector<std::string>& addresses) {
   });
 }
 
-/// True if the name is a loopback address on every machine, not only by this machine's hosts file.
+/// Returns true if the name is a loopback address on every machine, not only in this one's hosts
+/// file.
 bool is_loopback_by_name(const std::string& host) {
   return host == "localhost" || is_loopback(host);
 }

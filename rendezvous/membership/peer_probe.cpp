@@ -30,7 +30,7 @@ namespace {
 /// A process that is delayed by more may have missed an answer.
 constexpr auto kNoticedDelay = std::chrono::milliseconds(500);
 
-/// True if a connection attempt failed for a local reason, unrelated to the network.
+/// Returns true if a connection attempt failed for a local reason, unrelated to the network.
 bool is_own_lack(const boost::system::error_code& error) {
   constexpr std::array kErrors = {EMFILE,        ENFILE,       ENOMEM, ENOBUFS,
                                   EADDRNOTAVAIL, EAFNOSUPPORT, EINVAL, EAGAIN};

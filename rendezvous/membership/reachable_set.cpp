@@ -41,7 +41,7 @@ class ExactSearch {
   std::uint32_t best_ = 0;
 };
 
-/// The nodes that are left, each with those that it has a cut with.
+/// The remaining nodes, each with the nodes to which it has a cut.
 class Graph {
  public:
   Graph(std::size_t count, const std::vector<CutPair>& cuts) : is_left_(count, true), cuts_(count) {
@@ -78,7 +78,7 @@ class Graph {
     return most;
   }
 
-  /// Of at most kExactNodesMax nodes with cuts.
+  /// Removes as few nodes as possible. REQUIRES: at most kExactNodesMax nodes have cuts.
   void leave_out_fewest() {
     const auto nodes = nodes_with_cuts();
     ExactSearch search;

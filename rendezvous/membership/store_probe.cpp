@@ -18,11 +18,11 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// A server of the legacy dialect reads a part of it as the upper bytes of a length, which is too
-/// large to allocate. No byte of it is kReady.
+/// A server of the legacy dialect reads a part of the nonce as the upper bytes of a length that is
+/// too large to allocate. No byte of it equals kReady.
 constexpr std::uint32_t kNonce = 0xDDDDDDDD;
 
-/// The reply to CHECK if the keys are there.
+/// Reply to CHECK if the keys exist.
 constexpr char kReady = 0;
 
 /// Returns the first `bytes` of the reply, or fewer if the connection ends before.

@@ -25,15 +25,15 @@ using asio::ip::tcp;
 
 namespace {
 
-/// Pause when descriptors or memory for another connection are lacking, or accept4() is refused: no
-/// event reports a change.
+/// Pause after accept4() is refused or fails for lack of descriptors or memory, since no event
+/// reports a change.
 constexpr auto kPause = std::chrono::milliseconds(100);
 
 /// Maximum connections accepted per turn.
 constexpr int kAcceptedMax = 64;
 
-/// True if the error concerns a single connection that broke while it was pending (accept(2)).
-/// Other errors persist, so accepting is retried after a pause.
+/// Returns true if the error concerns a single connection that broke while it was pending
+/// (accept(2)). Other errors persist, so accepting is retried after a pause.
 bool is_of_connection(int error) {
   constexpr std::array kErrors = {ECONNABORTED, EINTR,  EPROTO,       ENETDOWN,   ENOPROTOOPT,
                                   EHOSTDOWN,    ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH};

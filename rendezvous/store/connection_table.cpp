@@ -29,7 +29,7 @@ bool parse_whole(std::string_view text, Number& number, int base) {
   return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
-/// "0100007F:1F90": each 32 bits of the address as one number of this machine.
+/// Parses text such as "0100007F:1F90": each 32 bits of the address are a number of this machine.
 std::optional<ConnectionEnd> parse_end(std::string_view text) {
   const std::size_t digits = text.find(':');
   std::array<std::uint32_t, sizeof(in6_addr) / sizeof(std::uint32_t)> words{};
@@ -51,7 +51,7 @@ std::string_view next_field(std::string_view& line) {
   return field;
 }
 
-/// The table does not show scopes.
+/// Ignores scopes, which the table does not contain.
 bool is_same(const ConnectionEnd& shown, ConnectionEnd wanted) {
   wanted.scope = 0;
   return shown == wanted;

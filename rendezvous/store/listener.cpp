@@ -136,7 +136,7 @@ Listener open_socket(const StoreEndpoint& endpoint, int (*open)(const addrinfo&)
   explain(endpoint, error);
 }
 
-/// Returns nothing if the process' descriptors are not accessible.
+/// Returns nullopt if the process' descriptors are not accessible.
 std::optional<bool> holds_one_of(const fs::path& process, const std::set<std::string>& inodes) {
   std::error_code error;
   for (fs::directory_iterator entry(process / "fd", error), end; !error && entry != end;

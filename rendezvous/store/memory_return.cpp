@@ -10,7 +10,7 @@ namespace ddprun {
 
 namespace {
 
-/// Smallest drop worth a return: little compared with an agent's 8 MiB.
+/// Minimum drop that causes a return; small compared with an agent's 8 MiB.
 constexpr std::size_t kReturnedBytesMin = std::size_t{1} << 20;
 constexpr auto kReturnPause = std::chrono::seconds(1);
 

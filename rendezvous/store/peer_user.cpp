@@ -53,14 +53,14 @@ bool is_connected_to(const inet_diag_msg& socket, ConnectionEnd peer) {
   return connection_end(address, ntohs(socket.id.idiag_dport)) == peer;
 }
 
-/// A netlink answer: its type and what follows the header.
+/// A netlink answer: its type and body.
 struct NetlinkAnswer {
   int error = 0;  ///< errno; 0: there is a body
   std::uint16_t type = 0;
   std::array<char, kAnswerBytes> buffer;
   std::span<const char> body{};
 
-  /// The beginning of the body; false if it is shorter.
+  /// Copies the beginning of the body; returns false if the body is shorter.
   template <typename T>
   bool read(T& into) const {
     if (body.size() < sizeof into) return false;
@@ -123,8 +123,8 @@ std::optional<ConnectionEnd> end_of(int fd, int (*address_of)(int, sockaddr*, so
   return connection_end(address);
 }
 
-/// The number that the kernel shows for users that this user namespace lacks; nothing if it has
-/// all.
+/// Returns the ID that the kernel reports for users that this user namespace lacks; nullopt if it
+/// has all users.
 std::optional<uid_t> overflow_user() {
   std::ifstream map("/proc/self/uid_map");
   std::uint64_t users = 0;
@@ -214,7 +214,7 @@ PeerUsers::Socket PeerUsers::ask_diag(const ConnectionEnd& own, const Connection
   if (answer.error != 0) return {.error = answer.error};
   inet_diag_msg found{};
   if (answer.type != SOCK_DIAG_BY_FAMILY || !answer.read(found)) return {.error = EBADMSG};
-  // If there is no such connection, the kernel answers with a socket that listens at the port.
+  // If the connection does not exist, the kernel answers with a socket that listens at the port.
   if (!is_connected_to(found, peer)) return {.kind = Kind::missing};
   // Some kernels report the user of a closed socket, others 0.
   const bool is_owned = found.idiag_inode != 0 || found.idiag_uid != 0;
@@ -235,7 +235,7 @@ std::optional<bool> PeerUsers::is_local(const ConnectionEnd& end) {
   if (end.scope != 0) add_attribute(request, RTA_OIF, &end.scope, sizeof end.scope);
   NetlinkAnswer answer;
   ask(route_.get(), &request, request.header.nlmsg_len, sequence_, answer);
-  // There is no route to the address, so it cannot be this machine's.
+  // The address has no route, so it cannot be this machine's.
   if (answer.error == ENETUNREACH || answer.error == EHOSTUNREACH) return false;
   rtmsg route{};
   if (answer.error != 0 || answer.type != RTM_NEWROUTE || !answer.read(route)) return std::nullopt;

@@ -70,7 +70,7 @@ std::string checked_value(std::string_view value) {
   return std::string(value);
 }
 
-/// "a, b, c and 5 more", for error messages.
+/// Returns text such as "a, b, c and 5 more" for error messages.
 std::string name_keys(std::span<const std::string> keys) {
   constexpr std::size_t kNamed = 3;
   std::string names;
@@ -205,7 +205,7 @@ std::string Store::queue_pop(std::string_view key, Deadline deadline) {
   while (true) {
     impl_->wait({full_key}, call);
     impl_->connection.send(wire::QueuePop{full_key}, call);
-    // Another client may have been faster.
+    // Another client may have popped the value first.
     if (impl_->connection.receive_integer<std::int64_t>(call) > 0) {
       return impl_->connection.receive_string(call);
     }

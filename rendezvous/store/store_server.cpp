@@ -36,10 +36,10 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-/// Bytes read on arrival: nearly every request fits.
+/// Maximum bytes read on arrival; nearly every request fits.
 constexpr std::size_t kFirstReadBytes = 1024;
 
-/// Bytes read in a long turn.
+/// Maximum bytes read in a long turn.
 constexpr std::size_t kReadBytes = 64 * 1024;
 
 /// Maximum request_work() that is done on arrival: about 10 us. Longer requests wait for a long
@@ -52,15 +52,15 @@ constexpr std::size_t kLongWork = 4096;
 /// Keys of a WAIT, a CHECK or a cancelled wait that are processed before a rest: about 0.5 ms.
 constexpr std::size_t kPartKeys = 1024;
 
-/// When requests are carried out.
+/// Time at which requests are performed.
 enum class Moment : std::uint8_t {
-  arrival,    ///< as they arrive: at most kShortWork
+  arrival,    ///< on arrival: at most kShortWork
   long_turn,  ///< in the client's long turn: at most kLongWork
 };
 
 constexpr std::string_view kAdmitAll = "; --rdzv_conf=check_users=0 admits all users";
 
-/// Clients written to per turn: about 1 ms. One SET may wake all clients.
+/// Maximum clients written to per turn: about 1 ms. One SET may wake all clients.
 constexpr int kWritesMax = 256;
 
 }  // namespace
@@ -164,7 +164,7 @@ void StoreServer::Impl::admit(int fd) {
     if (user != nullptr && !options_.admits_user(user->id)) return refuse(fd, *user);
     if (user != nullptr) is_address_due = false;
   }
-  // Connections of the other protocol have no address to be checked.
+  // Addresses of the other protocol's connections are not checked.
   if (is_address_due && options_.other_greeting.empty() && !admits_address(fd)) {
     ::close(fd);
     return;
@@ -190,7 +190,7 @@ void StoreServer::Impl::refuse(int fd, const UnknownUser& user) {
   const bool is_empty = received == 0 || (received < 0 && errno != EAGAIN);
   const auto address = peer_address(fd);
   ::close(fd);
-  // A port scan, or a client that has given up, is no reason for a warning.
+  // Port scans and clients that have given up cause no warning.
   if (is_empty || user.has_left) return;
   warn(counts_.unauthorized, "refused a connection from " + address +
                                  ", whose user is not known (" + user.reason + ")" +
@@ -263,7 +263,7 @@ void StoreServer::Impl::hand_over(StoreSession& session) {
 }
 
 /// Performs a part of the deferred request if it adds, checks or removes many keys. Returns false
-/// if take_turn() can do the rest.
+/// if take_turn() can perform the rest.
 bool StoreServer::Impl::apply_part(StoreSession& session) {
   if (!session.deferred ||
       !table_.apply_part(session.id, *session.deferred, session.parser.dialect(), kPartKeys))

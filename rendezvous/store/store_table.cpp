@@ -24,7 +24,7 @@ std::size_t bytes_of_value(const std::string& key, const std::string& value) {
   return key.size() + value.size() + kValueOverhead;
 }
 
-/// For each client that is woken or notified: a write() to its connection.
+/// Work per client that is woken or notified: a write() to its connection.
 constexpr std::size_t kWorkOfClient = 16;
 
 std::size_t work_of(std::size_t value_bytes) {
@@ -46,7 +46,7 @@ struct StoreTable::Apply {
   void operator()(wire::CompareSet& swap) {
     const std::string* const value = table.values_.find(swap.key);
     if (value == nullptr && !swap.expected.empty()) {
-      // Like in PyTorch, nothing is stored, and the answer is the value that the client expected.
+      // As in PyTorch, nothing is stored, and the answer is the value that the client expected.
       reply(wire::Value{std::move(swap.expected)});
     } else if (value != nullptr && *value != swap.expected) {
       reply(wire::Value{*value});
@@ -188,7 +188,7 @@ struct StoreTable::Apply {
   /// Returns the value as a number, 0 if it is absent; nullopt if refused.
   std::optional<std::int64_t> counter(const std::string& key);
 
-  /// Unsigned inside, because the protocol's counters wrap around.
+  /// Adds in unsigned arithmetic, because the protocol's counters wrap around.
   static std::int64_t plus(std::int64_t a, std::int64_t b) {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
   }

@@ -10,7 +10,7 @@ namespace ddprun {
 
 namespace {
 
-/// A pair is kept twice, by key and by client, in nodes of maps.
+/// A pair is stored twice, by key and by client, in map nodes.
 std::size_t bytes_of_pair(const std::string& key) {
   constexpr std::size_t kOverhead = 192;
   return 2 * key.size() + kOverhead;
@@ -141,7 +141,7 @@ void WaitingClients::remove(Index& index, const std::string& key, ClientId clien
   if (found->second.empty()) index.erase(found);
 }
 
-/// Removes the client at the last `keys_max` of `keys`, and these; returns their number.
+/// Removes the client from the last `keys_max` of `keys`, and these keys; returns their number.
 std::size_t WaitingClients::remove_last(Index& index, std::vector<std::string>& keys,
                                         ClientId client, std::size_t keys_max) {
   const std::size_t count = std::min(keys_max, keys.size());
