@@ -19,7 +19,7 @@ float value_at(std::uint64_t index, std::uint64_t seed) {
   return static_cast<float>(static_cast<std::int64_t>(mixed % (2 * kLargest + 1)) - kLargest);
 }
 
-/// Never 0, so that each element matters.
+/// Returns a weight that is not 0, so that each element affects the result.
 std::int64_t weight(std::size_t column) {
   return static_cast<std::int64_t>(column % 61) + 1;
 }

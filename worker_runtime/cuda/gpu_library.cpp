@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Orders by version, newest first: "python3.12" before "python3.9".
+/// Returns the entries by version, newest first: "python3.12" before "python3.9".
 std::vector<fs::path> entries_of(const fs::path& folder, const std::string& prefix) {
   std::vector<fs::path> found;
   std::error_code ignored;

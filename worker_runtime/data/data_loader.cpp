@@ -32,7 +32,7 @@ class DataLoader::Impl {
         batch_bytes_(checked(options).batch_bytes_max),
         ring_(make_for_this_process<BatchRing>(std::move(group), std::move(list), options.prefetch,
                                                batch_bytes_)) {
-    // If the list ends at once, these threads end at once.
+    // If the list ends immediately, so do these threads.
     try {
       for (std::size_t i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
     } catch (...) {

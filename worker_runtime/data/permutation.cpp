@@ -10,7 +10,7 @@ namespace ddprun {
 
 namespace {
 
-/// Enough for an order that looks random; not cryptographic.
+/// Enough for a pseudo-random order; not cryptographic.
 constexpr int kRounds = 6;
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood, 2014).

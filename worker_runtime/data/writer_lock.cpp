@@ -98,8 +98,8 @@ void write_owner(int fd) {
   if (::pwrite(fd, text.data(), text.size(), 0) < 0) return;
 }
 
-/// Waits until the process has ended; returns at once if that cannot be determined, or at the
-/// deadline. Calls `before` if it has to wait.
+/// Waits until the process has ended or the deadline passes; returns immediately if its end cannot
+/// be determined. Calls `before` if it must wait.
 template <typename Before>
 void wait_for_exit(const Owner& owner, Deadline deadline, const Before& before) {
   if (owner.pid == 0 || owner.pid == ::getpid() || owner.host != host_name()) return;

@@ -10,7 +10,7 @@ namespace ddprun {
 
 namespace {
 
-/// The bucket that parameters of one type and device go into at the moment.
+/// Current bucket for parameters of one type and device.
 struct OpenBucket {
   DataType type;
   Device device;
@@ -59,8 +59,8 @@ BucketPlan plan_buckets(std::span<const Parameter> parameters, const ReducerOpti
   for (OpenBucket& rest : open) {
     if (!rest.bucket.parameters.empty()) plan.buckets.push_back(std::move(rest.bucket));
   }
-  // A bucket is complete with the last of its parameters. Launching in the order of these makes no
-  // bucket wait for one that is complete later.
+  // A bucket is complete with the last of its parameters. In the order of these, no bucket waits
+  // for one that is complete later.
   std::sort(plan.buckets.begin(), plan.buckets.end(), [&](const auto& left, const auto& right) {
     return positions[left.parameters.back()] < positions[right.parameters.back()];
   });

@@ -19,7 +19,7 @@ bool is_same(const Fact* a, const Fact* b) {
   return a == nullptr || b == nullptr ? a == b : *a == *b;
 }
 
-/// "rank 1", "ranks 1, 2 and 5"
+/// Returns text such as "rank 1", "ranks 1, 2 and 5".
 std::string join_ranks(const std::vector<std::size_t>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) {

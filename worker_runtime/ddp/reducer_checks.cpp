@@ -120,7 +120,7 @@ std::vector<Fact> facts_of(const ReducerOptions& options) {
   return facts;
 }
 
-/// Returns what must be equal on all ranks for their collectives to match.
+/// Returns the facts that must be equal on all ranks for their collectives to match.
 std::vector<Fact> facts_of(std::span<const Parameter> parameters, std::span<const Buffer> state,
                            const ReducerOptions& options) {
   std::vector<Fact> facts = facts_of(options);

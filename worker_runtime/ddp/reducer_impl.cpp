@@ -15,10 +15,10 @@ namespace {
 /// Maximum number of parameter names in the error about missing gradients.
 constexpr std::size_t kNamesMax = 10;
 
-/// Sent in place of an order if rank 0 has not taken part in the observed step.
+/// Sent instead of an order if rank 0 has not taken part in the observed step.
 constexpr std::int32_t kNotObserved = -1;
 
-/// Fills in the options that CollectiveSequence::pytorch implies: PyTorch rebuilds if possible.
+/// Sets the options that CollectiveSequence::pytorch implies: PyTorch rebuilds if possible.
 ReducerOptions completed(ReducerOptions options) {
   if (options.sequence == CollectiveSequence::pytorch) {
     options.rebuild_buckets = options.static_graph || !options.find_unused_parameters;
@@ -112,7 +112,7 @@ void GradientReducer::Impl::zero_gradients() {
   reduction_.zero();
 }
 
-/// Equal on all ranks, whatever they have observed.
+/// Returns the same value on all ranks, regardless of their observations.
 bool GradientReducer::Impl::is_rebuild_due() const {
   const std::int64_t observed_step = options_.static_graph ? 2 : 1;
   return options_.rebuild_buckets && !has_rebuilt_ && steps_ >= observed_step;
@@ -141,7 +141,7 @@ StepPartners GradientReducer::Impl::prepare(bool takes_part, bool synchronise) {
   return partners;
 }
 
-/// To be called before any call of the group or work on a stream.
+/// Must be called before any call of the group or work on a stream.
 void GradientReducer::Impl::require_capturable() const {
   if (reduction_.tensors().capture_of(group_.stream()) == 0) return;
   const std::string reason =

@@ -10,7 +10,7 @@ namespace ddprun {
 
 StateBroadcast::StateBroadcast(ProcessGroup group, std::span<const Buffer> tensors)
     : group_(std::move(group)) {
-  // Only the last piece of a type can have room left.
+  // Only the last piece of a type can have free space.
   for (const Buffer& tensor : tensors) {
     if (tensor.elements == 0) continue;
     const auto open = std::find_if(pieces_.rbegin(), pieces_.rend(), [&](const Piece& piece) {

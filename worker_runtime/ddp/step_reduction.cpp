@@ -118,7 +118,7 @@ void StepReduction::gather(std::size_t bucket, void* stream) {
 
 void StepReduction::settle_one(std::size_t parameter) {
   const Buffer& in_bucket = layout_->gradient(parameter);
-  // Keeps what steps without synchronisation have accumulated, and clears values of older steps.
+  // Keeps the sums of steps without synchronisation, and clears values of older steps.
   if (!readiness_.has_contributed(parameter)) {
     tensors_.zero(in_bucket, stream_);
   } else if (is_copied(parameters_[parameter], in_bucket)) {

@@ -27,7 +27,7 @@ struct Check {
     throw Error(Errc::usage, std::string(to_string(operation.collective)) + ": " + what);
   }
 
-  /// Other code relies on valid enumerators.
+  /// Throws for invalid enumerators, since other code relies on valid ones.
   void known(const char* name, const Buffer& buffer) const {
     if (size_of(buffer.type) != 0) return;
     refuse(std::string(name) + ": invalid data type " +

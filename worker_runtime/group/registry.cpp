@@ -68,7 +68,7 @@ struct Rejected {
   }
 };
 
-/// "; nor can gloo, mpich (request one by name for its reason)".
+/// Returns text such as "; nor can gloo, mpich (request one by name for its reason)".
 std::string list_others(const std::vector<Rejected>& rejected, const Rejected& first) {
   std::string names;
   for (const auto& other : rejected) {

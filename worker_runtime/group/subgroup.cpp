@@ -22,7 +22,7 @@ struct Proposal {
 };
 static_assert(sizeof(Proposal) == 128);
 
-/// "0-3, 8".
+/// Returns text such as "0-3, 8".
 std::string list(const std::vector<int>& ranks) {
   std::string text;
   for (std::size_t i = 0; i < ranks.size();) {

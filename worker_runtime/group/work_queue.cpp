@@ -340,7 +340,7 @@ void WorkQueue::finish(Work::State& work, std::exception_ptr failure) {
   work.is_done.store(true, std::memory_order_release);
 }
 
-/// Fails all works that have not started; those that have fail by themselves.
+/// Fails all works that have not started; started ones fail on their own.
 void WorkQueue::fail_all(const std::exception_ptr& failure) {
   if (!failure_) failure_ = failure;
   while (!works_.empty() && !works_.back()->has_begun) {

@@ -39,7 +39,7 @@ Device device_of(const at::Tensor& tensor, const std::string& what) {
   refuse(what, "is on device " + tensor.device().str() + ": collectives reach the CPU and CUDA");
 }
 
-/// The tensor's memory as bytes.
+/// Returns the tensor's memory as bytes.
 Buffer as_bytes(const at::Tensor& tensor, const std::string& what) {
   if (!tensor.defined()) refuse(what, "is undefined");
   if (tensor.layout() != at::kStrided) refuse(what, "is sparse: collectives need dense memory");

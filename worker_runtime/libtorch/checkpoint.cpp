@@ -53,7 +53,7 @@ Tensors all_tensors_of(const ::torch::nn::Module& module) {
 /// Names that a module writes.
 struct Written {
   Tensors tensors;
-  /// A save() of the module may write more; then a section may have more than this.
+  /// The module's save() may write more names, so a section may have more than these.
   bool has_more = false;
 };
 
@@ -78,8 +78,8 @@ bool has_all(const std::vector<NamedValue>& saved, const Tensors& tensors) {
                      [&](const NamedTensor& named) { return names.contains(named.name); });
 }
 
-/// Modules with parts that are not serializable, or with a save() of their own, must be written to
-/// find their names. This takes as much memory as the module, so it is only done for these.
+/// Modules with parts that are not serializable or with their own save() must be written to find
+/// their names. This needs as much memory as the module, so other modules are not written.
 Written expected_of(const ::torch::nn::Module& module, const std::vector<NamedValue>& saved) {
   Tensors tensors = all_tensors_of(module);
   if (has_all(saved, tensors)) return {.tensors = std::move(tensors)};
@@ -116,7 +116,7 @@ void require_same_names(const std::string& section, const std::vector<NamedValue
           and_more(static_cast<std::size_t>(count)) + ", which the module has not");
 }
 
-/// To be called before the module is changed.
+/// Must be called before the module is changed.
 void require_fitting(const std::string& section, const std::vector<NamedValue>& saved,
                      const ::torch::nn::Module& module) {
   const Written expected = expected_of(module, saved);

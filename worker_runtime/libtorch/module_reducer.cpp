@@ -109,7 +109,7 @@ class ModuleReducer::Impl {
   std::size_t layout_ = 0;
   std::int64_t forward_passes_ = 0;
   bool averages_ = true;  ///< for later forward passes
-  /// Whether the forward passes since the last backward pass average; empty if there was none.
+  /// True if the forward passes since the last backward pass average; nullopt without such passes.
   std::optional<bool> prepared_;
   std::mutex mutex_;  ///< hooks of several devices run concurrently
   Phase phase_ = Phase::idle;

@@ -127,7 +127,7 @@ void copy_values(at::Tensor& own, const at::Tensor& first) {
   own.copy_(first);
 }
 
-/// LibTorch's own message about a missing device has dozens of lines.
+/// Throws a short message; LibTorch's message about a missing device has dozens of lines.
 void require_there(at::Device device) {
   if (!device.is_cuda()) return;
   const auto count = static_cast<int>(::torch::cuda::device_count());
@@ -267,7 +267,7 @@ void ModuleReplicas::Impl::require_same_tensors() const {
       "register_module(), replace_module() and the like must come before");
 }
 
-/// Adds in the order of the replicas.
+/// Adds gradients in the order of the replicas.
 void ModuleReplicas::Impl::add_gradients(Replica& replica) {
   const at::NoGradGuard no_graph;
   const auto is_its_turn = [&](std::size_t i) { return i % replicas_.size() == index_of(replica); };

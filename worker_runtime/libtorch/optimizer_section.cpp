@@ -46,7 +46,7 @@ const Kind* kind_of(const Optimizer& optimizer) {
   return found == std::end(kKinds) ? nullptr : found;
 }
 
-/// Returns LibTorch's key of a parameter's state: its address, in old versions as text.
+/// Returns LibTorch's state of a parameter; its key is the address, in old versions as text.
 template <typename States>
 auto state_of(const States& states, const at::Tensor& parameter) {
   void* const address = parameter.unsafeGetTensorImpl();
@@ -63,7 +63,7 @@ at::Tensor as_tensor(std::size_t number) {
   return at::scalar_tensor(static_cast<std::int64_t>(number), at::kLong);
 }
 
-/// Writes an optimizer in the format of its save(), but with indices as keys in place of addresses,
+/// Writes an optimizer in the format of its save(), but with indices instead of addresses as keys,
 /// so that equal states have equal bytes.
 class OptimizerWriter {
  public:

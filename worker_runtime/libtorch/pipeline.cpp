@@ -107,7 +107,7 @@ at::Tensor Pipeline::Impl::train(const PipelineBatch& batch, const MeanLoss& los
   const bool averages = reducer_ != nullptr && reducer_->is_averaging();
   std::optional<NoSync> until_the_end;
   if (reducer_ != nullptr) {
-    // Also determines what the first backward pass does.
+    // Also determines the mode of the first backward pass.
     until_the_end.emplace(*reducer_, !averages || micro_batches.size() > 1);
     reducer_->begin_forward();
   }

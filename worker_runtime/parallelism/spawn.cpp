@@ -121,7 +121,7 @@ class Supervision {
     return text;
   }
 
-  /// A process with much memory takes long to die, so ranks that depend on it may end earlier.
+  /// The exit of a process with much memory takes long, so ranks that depend on it may end earlier.
   void note(const ChildEnd& end) {
     const bool is_ours = last_signal_ != 0 && (end.signal == SIGTERM || end.signal == last_signal_);
     if (end.is_success()) ended_well_.insert(end.number);

@@ -64,7 +64,7 @@ double examine_memory(std::size_t bytes) {
   return best;
 }
 
-/// By rows, so that the compiler can vectorise the loop.
+/// Multiplies by rows, so that the compiler can vectorise the loop.
 void multiply(const cuda::Factors& factors, std::vector<float>& product) {
   const std::size_t n = factors.n;
   std::fill(product.begin(), product.end(), 0.0F);

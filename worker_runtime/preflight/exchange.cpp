@@ -18,7 +18,7 @@ using Clock = Deadline::Clock;
 // the machine as well.
 constexpr int kExchanges = 5;
 
-/// Small integers, whose sums over all ranks are exact in float32.
+/// Returns small integers, whose sums over all ranks are exact in float32.
 float value_of(std::size_t element, int worker) {
   return static_cast<float>(element % 251 + static_cast<std::size_t>(worker));
 }

@@ -1,5 +1,5 @@
-// ddprun-preflight [FILE]: one rank of the health check of a node. The agent starts one for each
-// worker before the workers. Writes its report to FILE, or to standard output.
+// ddprun-preflight [FILE]: one rank of a node's health check. The agent starts one per worker
+// before it starts the workers. Writes its report to FILE, or to standard output.
 #include "rendezvous/base/held_path.hpp"
 #include "rendezvous/base/preflight_limits.hpp"
 #include "rendezvous/base/preflight_report.hpp"

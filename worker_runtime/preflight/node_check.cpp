@@ -13,7 +13,7 @@ namespace ddprun::preflight {
 
 namespace {
 
-/// Returns a number of each rank, by rank.
+/// Returns the numbers of all ranks, by rank.
 std::vector<double> share(ProcessGroup& host, double own) {
   std::vector<double> all(static_cast<std::size_t>(host.size()));
   host.all_gather(as_buffer(&own, 1), as_buffer(all.data(), all.size())).wait();
@@ -29,8 +29,8 @@ void add(std::string& text, const std::string& more) {
   text += (text.empty() ? "" : "; ") + more;
 }
 
-/// This rank's part of the check. Writes its findings to `report`, and shares with all ranks what
-/// they depend on, so that all ranks make the same decisions.
+/// This rank's part of the check. Writes its findings to `report`, and shares with all ranks the
+/// facts that decisions depend on, so that all ranks make the same decisions.
 class Check {
  public:
   Check(ProcessGroup host, const NodeCheck& check) : host_(std::move(host)), check_(check) {}

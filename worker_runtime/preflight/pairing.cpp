@@ -8,7 +8,7 @@ namespace ddprun::preflight {
 
 namespace {
 
-/// "12.3 GB/s".
+/// Returns text such as "12.3 GB/s".
 std::string rate_text(double rate, const std::string& unit) {
   constexpr double kGiga = 1e9;
   char text[64];

@@ -35,8 +35,8 @@ void announce_alive(const WorkerEnv& env) {
   ::on_exit(announce_exit, announcement);
 }
 
-/// Reports the failure to the operator and the agent; returns the exit code. The operator's message
-/// has no C++ type; the agent distinguishes victims from culprits by it.
+/// Reports the failure to the operator and the agent; returns the exit code. The C++ type, by which
+/// the agent distinguishes victims from causes, is not part of the operator's message.
 int report(const std::exception_ptr& failure) {
   constexpr int kUsageExit = 2;
   const worker::Failure described = worker::describe(failure);

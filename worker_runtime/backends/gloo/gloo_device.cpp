@@ -16,7 +16,7 @@ namespace ddprun {
 
 namespace transport = gloo::transport;
 
-/// The existing buffers, and whether waits were ended.
+/// Existing buffers, and the state of their waits.
 class GlooWaits {
  public:
   void add(transport::UnboundBuffer& buffer) {

@@ -32,7 +32,7 @@ struct Node {
   int first = 0;
   int ranks = 1;
   std::string key;    ///< key of the socket's name in the store
-  RankNames names{};  ///< of the group's ranks
+  RankNames names{};  ///< names of the group's ranks
 };
 
 Region create_region(int ranks, const GroupOptions& options) {

@@ -14,7 +14,7 @@ namespace {
 using collectives::LanePlan;
 using collectives::Range;
 
-enum { kPartials, kResult, kArrivals };  // what a scratch is for
+enum { kPartials, kResult, kArrivals };  // purposes of scratch buffers
 
 void copy(Buffer from, Buffer to) {
   if (from.bytes() > 0 && from.data != to.data) std::memcpy(to.data, from.data, from.bytes());

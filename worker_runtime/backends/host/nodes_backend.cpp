@@ -106,7 +106,7 @@ void NodesBackend::dispatch(Call& call) {
       return barrier(call);
     case Collective::send:
     case Collective::recv:
-      return;  // pass_message() does these
+      return;  // see pass_message()
   }
 }
 

@@ -20,7 +20,7 @@ using module::Table;
 
 constexpr std::size_t kAlignment = 64;  // as promised by ProcessGroup::allocate()
 
-/// Returns the module's functions, or why they are unavailable.
+/// Returns the module's functions, or the reason why they are unavailable.
 std::variant<const Table*, std::string> load(const std::string& name) {
   const auto found = module::find_entry(name, module::kEntryName);
   if (const auto* reason = std::get_if<std::string>(&found)) return *reason;

@@ -1,5 +1,5 @@
-// Backend over MPI, for programs started by mpirun. MPI combines in an order of its own, so the
-// last bits differ from the host backend's. ddprun's kernels combine half types, which MPI lacks,
+// Backend over MPI, for programs started by mpirun. MPI combines in its own order, so the last
+// bits differ from the host backend's. ddprun's kernels combine half types, which MPI lacks,
 // two at a time.
 #include "rendezvous/base/fnv1a.hpp"
 #include "worker_runtime/backends/module/module_entry.hpp"
@@ -231,7 +231,7 @@ class MpiBackend : public Backend {
       return operation.output;
     }
     if (operation.collective == Collective::reduce) {
-      // Not in place: MPICH 4.0 takes MPI_IN_PLACE for an address here.
+      // Not in place: MPICH 4.0 treats MPI_IN_PLACE as an address here.
       const Buffer own = scratch(input);
       if (own.bytes() > 0) std::memcpy(own.data, input.data, own.bytes());
       const bool is_root = operation.peer == member_.rank;

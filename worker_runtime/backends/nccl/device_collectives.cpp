@@ -138,7 +138,7 @@ std::uint64_t DeviceCollectives::ended() {
   return ended_;
 }
 
-/// To be called before any work is launched, since an error would invalidate the capture.
+/// Must be called before any work is launched, since an error would invalidate the capture.
 void DeviceCollectives::require_capturable(const Operation& operation,
                                            std::uint64_t capture) const {
   if (place_.ranks == 1) return;

@@ -25,7 +25,7 @@ bool may_have_gpu() {
          std::filesystem::exists("/dev/dxg", ignored);
 }
 
-/// Returns the module's functions, or why they are unavailable.
+/// Returns the module's functions, or the reason why they are unavailable.
 std::variant<const DeviceTable*, std::string> load_module() {
   const auto found = module::find_entry("nccl", nccl::kDeviceEntryName);
   if (const auto* reason = std::get_if<std::string>(&found)) return *reason;

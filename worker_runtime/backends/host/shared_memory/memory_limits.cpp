@@ -21,7 +21,7 @@ std::size_t soft_limit(int resource) {
   return has_limit ? limit.rlim_cur : SIZE_MAX;
 }
 
-/// Rounded so that a size beyond a limit is never shown as the limit itself.
+/// Rounds so that a size above a limit never has the same text as the limit.
 std::string mebibytes(std::size_t bytes, bool is_limit) {
   constexpr std::size_t kUnit = 1 << 20;
   return std::to_string(bytes / kUnit + (!is_limit && bytes % kUnit != 0 ? 1 : 0)) + " MiB";

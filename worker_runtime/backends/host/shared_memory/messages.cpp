@@ -16,7 +16,7 @@ std::string describe_size(std::uint64_t elements, DataType type) {
 
 }  // namespace
 
-/// Ranks among all workers.
+/// Names ranks by their numbers among all workers.
 std::string Messages::describe(const Operation& operation) const {
   return std::string(to_string(operation.collective)) +
          (operation.collective == Collective::send ? " to " : " from ") +
@@ -51,7 +51,7 @@ void Messages::send(const Operation& operation, Deadline deadline) {
 Parcel* Messages::make_parcel(const Operation& operation, Deadline deadline) {
   const std::size_t bytes = sizeof(Parcel) + operation.input.bytes();
   while (true) {
-    // Read before looking, so that a release in between ends the wait at once.
+    // Read before the search, so that a release in between ends the wait immediately.
     const bool may_wait = !outstanding_.empty();
     const int to = may_wait ? outstanding_.front().to : 0;
     Counter& released = region_.mailbox(rank_, to).released;

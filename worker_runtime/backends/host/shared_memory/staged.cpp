@@ -1,11 +1,11 @@
 // The staged path of a collective: data that other ranks cannot access is transferred in pieces
 // through each rank's pipe. A rank fills its next piece before it awaits the results of the
-// previous ones, so that most waits end at once:
+// previous ones, so that most waits end immediately:
 //
 //   turn k:  fill k  |  consume k - 1                       or, for an all_reduce,
 //            fill k  |  combine this rank's slice of k - 1  |  collect the others' of k - 2
 //
-// A rank that fills piece k has awaited in turn k - 1 that all ranks have filled k - 2. They did so
+// A rank that fills piece k has waited in turn k - 1 until all ranks have filled k - 2. They did so
 // after their turn k - 3, in which they finished with pieces up to k - 5. Five pieces in a pipe
 // therefore ensure that no rank overwrites a piece that another rank reads.
 #include "worker_runtime/backends/host/shared_memory/shared_memory_backend.hpp"

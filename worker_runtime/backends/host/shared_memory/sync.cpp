@@ -81,7 +81,7 @@ void Sync::publish_cores() const {
   auto& published = region_.line(rank_).cores;
   cpu_set_t cores;
   static_assert(sizeof cores <= sizeof published);
-  // Machines with more cores than the set holds have enough cores for any group.
+  // A machine with more cores than fit into the set has enough cores for any group.
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return published.fill(~std::uint64_t{0});
   std::memcpy(published.data(), &cores, sizeof cores);
 }
@@ -158,7 +158,7 @@ bool Sync::has_died(int rank) const {
 
 void Sync::check() const {
   const Failure& shared = region_.head().failure;
-  // In this order: a claimer that has died without completing its record will never complete it.
+  // In this order: a claiming rank that has died with an incomplete record never completes it.
   const int author = static_cast<int>(shared.claim.load(std::memory_order_acquire)) - 1;
   const bool is_orphan = author >= 0 && has_died(author);
   if (const auto record = failure()) throw_failure(*record, names_.number(rank_));
@@ -188,7 +188,7 @@ void Sync::check_writer(const Counter& counter, std::uint64_t target, int writer
   const bool left = region_.line(writer).left.load(std::memory_order_acquire) != 0;
   const bool died = has_died(writer);
   if (!left && !died) return;
-  // Work before its end still counts.
+  // Progress of the writer before its end counts.
   if (has_reached(counter, target)) return;
   const int rank = names_.number(writer);
   if (died) fail_and_throw(FailureKind::died, rank, names_.name(writer) + " died");
@@ -240,7 +240,7 @@ bool Sync::any_has_died() const {
   return false;
 }
 
-/// `awaited`: the awaited rank; this rank if none in particular.
+/// `awaited`: the awaited rank; this rank if any rank is awaited.
 void Sync::add_lives(FutexSet& set, int awaited) const {
   const int ranks = region_.ranks();
   const int neighbours = watches_all() ? ranks - 1 : kNeighboursWatched;

@@ -19,7 +19,7 @@ using shared_memory::FailureKind;
 // Maximum transfer at a time, so that all connections advance and received data is still in the
 // cache when it is combined.
 constexpr std::size_t kBurstBytes = 256 << 10;
-// Peers rarely differ by more; beyond it, sleeping is cheaper than polling.
+// Peers are rarely later than that; afterwards, sleeping is cheaper than polling.
 constexpr int kYields = 20;
 // Extra time of waits over the network, so that ranks on the late rank's node report first: the
 // late rank may be waiting for another one there.

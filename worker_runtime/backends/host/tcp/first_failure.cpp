@@ -15,7 +15,7 @@ namespace {
 using shared_memory::FailureKind;
 using shared_memory::FailureRecord;
 
-// Enough for a responsive store; without one, the group fails without the cause.
+// Enough for a responsive store; if it does not respond, the group fails without the cause.
 constexpr auto kStoreTimeout = std::chrono::seconds(1);
 
 }  // namespace

@@ -11,10 +11,11 @@ namespace ddprun::tcp {
 
 namespace {
 
-/// Time limit of the authentication, which a rank performs at once.
+/// Time limit of the authentication, which a rank performs immediately.
 constexpr auto kHelloTimeout = std::chrono::seconds(2);
 
-/// Time for the hello while others wait for a place: enough for one retransmission.
+/// Time limit of the hello while the limit of connections is reached: enough for one
+/// retransmission.
 constexpr auto kSilenceTimeout = std::chrono::milliseconds(500);
 
 /// Maximum number of connections to an address that the listener closes before it answers. A rank
@@ -206,7 +207,7 @@ bool PeerMeeting::has_room() const {
                      gives_way<UnauthenticatedPeer>);
 }
 
-/// A connection with a valid hello keeps its place.
+/// Keeps connections with a valid hello.
 bool PeerMeeting::drop_one_without_hello() {
   const auto silent = std::find_if(unauthenticated_.begin(), unauthenticated_.end(),
                                    gives_way<UnauthenticatedPeer>);

@@ -1,4 +1,4 @@
-// The side of senders and receivers; messenger_thread.cpp has the thread.
+// Calls of senders and receivers; messenger_thread.cpp implements the thread.
 #include "worker_runtime/backends/host/tcp/messenger.hpp"
 
 #include <ddprun/error.hpp>

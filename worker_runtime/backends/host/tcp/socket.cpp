@@ -60,8 +60,8 @@ void set_option(int fd, int level, int option, int value) {
 }
 
 /// All options are optional, so a kernel that lacks one is accepted. The kernel sizes buffers by
-/// the bandwidth-delay product. Cubic performs best between nearby machines, whatever the default
-/// is.
+/// the bandwidth-delay product. Cubic performs best between nearby machines, regardless of the
+/// default.
 void set_options(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
