@@ -1,4 +1,4 @@
-// Names of a group's ranks in messages. A subgroup has ranks of its own, but messages have the
+// Names of a group's ranks in messages. A subgroup has its own ranks, but messages name the
 // ranks among all workers. A plain value.
 #pragma once
 

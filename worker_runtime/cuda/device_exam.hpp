@@ -1,6 +1,6 @@
 // Examination of a device before a program uses it: the device responds, its memory keeps data, and
-// a matrix product is exact. Blocks, without limit if the driver hangs, so it needs a thread of its
-// own.
+// a matrix product is exact. Blocks, without limit if the driver hangs, so it needs a separate
+// thread.
 #pragma once
 
 #include "worker_runtime/cuda/cuda_calls.hpp"

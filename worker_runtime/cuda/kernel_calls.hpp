@@ -15,13 +15,13 @@ using Piece = DevicePiece;
 struct KernelCalls {
   /// to[i] = from[i] * scale in each piece, with conversion of the type. Half types are multiplied
   /// in float32 and rounded once, to the nearest. With a scale of 1 and equal types elements are
-  /// copied bit for bit; else the types must be float types. NaN stays NaN with unspecified bits.
+  /// copied bitwise; otherwise the types must be float types. NaN stays NaN with unspecified bits.
   /// In place only with equal types. Asynchronous on `stream`; `pieces` may be freed after the
   /// call.
   cudaError_t (*convert)(std::span<const Piece> pieces, DataType from, DataType to, double scale,
                          cudaStream_t stream);
   /// to[i] += from[i] in each piece, from a half type or float32 to float32. All pieces must be
-  /// disjoint. Otherwise as convert().
+  /// disjoint. Otherwise like convert().
   cudaError_t (*add)(std::span<const Piece> pieces, DataType from, cudaStream_t stream);
 };
 

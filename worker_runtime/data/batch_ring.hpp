@@ -1,5 +1,5 @@
 // Slots of a loader's batches: claimed by free threads in the order of the list, returned to the
-// caller in the same order, and reused after the caller has released them. Any thread may call.
+// caller in the same order, and reused after the caller has released them. Thread-safe.
 #pragma once
 
 #include <ddprun/data_loader.hpp>

@@ -23,7 +23,7 @@ void check_checkpoint(const Checkpoint& checkpoint);
 /// Error{Errc::system} with the number of written bytes.
 void write_checkpoint(int fd, const Checkpoint& checkpoint);
 
-/// Why a file is not a valid checkpoint.
+/// Reason why a file is not a valid checkpoint.
 struct CheckpointDamage {
   std::string reason;
 };

@@ -14,7 +14,7 @@
 
 namespace ddprun::spawning {
 
-/// How a child ended.
+/// Result of a child.
 struct ChildEnd {
   int number = -1;  ///< index in the order of fork()
   pid_t pid = -1;

@@ -23,7 +23,7 @@ inline constexpr std::chrono::seconds kRevokeTimeout{1};
 /// One thread at a time, except for registered memory.
 class Communicator {
  public:
-  /// `calls`: loads NCCL on first use; `name`: the group's.
+  /// `calls`: loads NCCL on first use; `name`: name of the group.
   Communicator(const NcclCalls& (*calls)(), std::string name)
       : calls_(calls), name_(std::move(name)) {}
   Communicator(const Communicator&) = delete;
@@ -40,25 +40,26 @@ class Communicator {
   /// synchronisation.
   std::unique_lock<std::mutex> take_turn() { return std::unique_lock(mutex_); }
 
-  /// Waits until an asynchronous call of NCCL with this result has completed. Throws as check()
-  /// does, and Error{Errc::timeout}.
+  /// Waits until an asynchronous call of NCCL with this result has completed. Throws like
+  /// check(), and Error{Errc::timeout}.
   void settle(ncclResult_t result, const std::string& what, const Watch& watch);
 
   /// Marks that a collective will be captured. NCCL keeps a communicator until its graphs are
   /// destroyed, so a detached thread ends the communicator if that takes long.
   void note_capture() { is_captured_ = true; }
 
-  /// Throws if NCCL has failed: PeerFailed if another rank is the cause, else Error{Errc::nccl}.
+  /// Throws if NCCL has failed: PeerFailed if another rank is the cause, otherwise
+  /// Error{Errc::nccl}.
   void check(const std::function<std::string()>& what);
 
-  /// Destroys it together with the other ranks, after all collectives have ended.
+  /// Destroys it on all ranks together, after all collectives have ended.
   void finish() noexcept;
 
-  /// Destroys it at once; running collectives end with undefined results. Uses ncclCommRevoke where
-  /// available, which does not depend on other ranks and after which the communicator is destroyed
-  /// as usual; else, or if that fails, ncclCommAbort. Ends the process if a call does not return
-  /// within kEndTimeout. After a capture only ncclCommAbort is used, which also ends kernels of
-  /// graphs that are launched later; after a revocation these would never end.
+  /// Destroys it immediately; running collectives end with undefined results. Uses ncclCommRevoke
+  /// if available, which does not depend on other ranks and after which the communicator is
+  /// destroyed as usual; otherwise, or if that fails, ncclCommAbort. Ends the process if a call
+  /// does not return within kEndTimeout. After a capture only ncclCommAbort is used, which also
+  /// ends kernels of graphs that are launched later; after a revocation these would never end.
   void abort() noexcept;
 
   /// Returns NCCL's handle of the memory, for deregister(). Throws Error{Errc::nccl} if NCCL

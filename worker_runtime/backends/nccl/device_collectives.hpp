@@ -37,17 +37,18 @@ class DeviceCollectives {
 
   // Any thread:
 
-  /// As DeviceQueue::capture_of() and hold_captured().
+  /// Like DeviceQueue::capture_of() and hold_captured().
   std::uint64_t capture_of(void* stream) const;
   void hold_captured(void* stream, std::uint64_t capture, std::uint64_t call);
 
-  /// As DeviceQueue::mark().
+  /// Like DeviceQueue::mark().
   void* mark(void* stream);
-  /// As DeviceQueue::hold().
+  /// Like DeviceQueue::hold().
   void hold(void* stream, std::uint64_t launches);
-  /// As DeviceQueue::await().
+  /// Like DeviceQueue::await().
   void await(void* mark, Deadline deadline);
-  /// As RegisteredMemory::make(), after all ranks have connected. May outlive this object.
+  /// Like RegisteredMemory::make(), after all ranks have connected. The result may outlive this
+  /// object.
   std::unique_ptr<RegisteredMemory> allocate(std::size_t bytes) {
     return RegisteredMemory::make(libraries_, place_.device, communicator_, bytes);
   }
@@ -58,7 +59,7 @@ class DeviceCollectives {
 
   void connect(const ncclUniqueId& id, Deadline deadline);
 
-  /// Once connected, as DeviceQueue::launch(), ended(), capture() and watch().
+  /// Like DeviceQueue::launch(), ended(), capture() and watch(). REQUIRES: connected.
   void launch(const Operation& operation, Deadline deadline);
   std::uint64_t ended();
   std::uint64_t capture(const Operation& operation, void* stream, Deadline deadline);

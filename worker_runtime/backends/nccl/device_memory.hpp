@@ -26,7 +26,7 @@ class DeviceMemory {
   /// Frees memory when the device has completed all work. Blocks.
   static void release(const Libraries& libraries, int device, void* memory) noexcept;
 
-  // As the functions of DeviceQueue:
+  // Like the functions of DeviceQueue:
   void convert(std::span<const DevicePiece> pieces, DataType from, DataType to, double scale,
                void* stream);
   void add(std::span<const DevicePiece> pieces, DataType from, void* stream);

@@ -43,7 +43,7 @@ struct ConvertBatch {
   unsigned tiles;
 };
 
-/// Copies bit for bit.
+/// Copies bitwise.
 template <typename T>
 struct Copied {
   __device__ T operator()(T value) const { return value; }
@@ -84,7 +84,7 @@ inline __device__ void round_to(double value, double& to) {
   to = value;
 }
 
-/// Multiplies in float64 if one of the types is float64, else in float32, and rounds once.
+/// Multiplies in float64 if one of the types is float64, otherwise in float32, and rounds once.
 template <typename From, typename To>
 struct Scaled {
   static constexpr bool kIsDouble = std::is_same_v<From, double> || std::is_same_v<To, double>;

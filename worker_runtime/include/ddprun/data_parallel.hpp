@@ -1,7 +1,7 @@
 // Data parallelism within one process. Each copy of a model processes its rows of a batch on a
 // separate thread, and collectives between the threads average the gradients
 // (ProcessGroup::create_in_process). C++ has no interpreter lock, so threads run in parallel; but a
-// crash ends all of them, and all run on one machine. One thread at a time may call.
+// crash ends all of them, and all run on one machine. For one thread at a time.
 #pragma once
 
 #include <ddprun/buffer.hpp>

@@ -70,8 +70,9 @@ struct ReducerOptions {
   /// Allows backward passes without gradients of some parameters, at the cost of one small
   /// collective per step.
   bool find_unused_parameters = false;
-  /// Declares that every step uses the same parameters equally often. The first synchronised step
-  /// records this and is reduced at its end; later steps need no collective for unused parameters.
+  /// Declares that every step uses each parameter the same number of times. The first synchronised
+  /// step records this and is reduced at its end; later steps need no collective for unused
+  /// parameters.
   bool static_graph = false;
   /// Rebuilds the buckets after the first synchronised step (with static_graph the second) in the
   /// order in which rank 0's gradients were ready. Results of gradient() change; contents are kept.
