@@ -26,7 +26,7 @@ std::string text_of(const std::array<char, N>& from) {
 }
 
 /// A copy of what describes a group: the worker can change the log at any time.
-struct Heading {
+struct GroupHeader {
   std::int32_t rank = 0;
   std::int32_t size = 0;
   std::uint32_t first_type = 0;
@@ -37,7 +37,7 @@ struct Heading {
   std::array<std::array<char, kFlightNameBytes>, kFlightNamesMax> names{};
   std::array<std::int32_t, kGroupMembersMax> members{};
 
-  explicit Heading(const FlightLog& log)
+  explicit GroupHeader(const FlightLog& log)
       : rank(log.rank.load(kBefore)),
         size(log.size.load(kBefore)),
         first_type(log.first_type.load(kBefore)),
@@ -109,17 +109,17 @@ std::optional<Reading> read(const FlightEntry& entry) {
   return is_whole ? std::optional(reading) : std::nullopt;
 }
 
-std::string describe(const Heading& heading, const Reading& reading) {
-  std::string text = heading.name_at(reading.call()) + "(";
+std::string describe(const GroupHeader& header, const Reading& reading) {
+  std::string text = header.name_at(reading.call()) + "(";
   if (reading.type() == FlightCall::kNone) return text + ")";
-  text += std::to_string(reading.elements) + " x " +
-          heading.name_at(heading.first_type + reading.type());
+  text +=
+      std::to_string(reading.elements) + " x " + header.name_at(header.first_type + reading.type());
   if (reading.reduction() != FlightCall::kNone)
-    text += ", " + heading.name_at(heading.first_reduction + reading.reduction());
+    text += ", " + header.name_at(header.first_reduction + reading.reduction());
   if (reading.is_message()) {
-    text += ", rank " + heading.rank_text(reading.peer) + ", tag " + std::to_string(reading.tag);
+    text += ", rank " + header.rank_text(reading.peer) + ", tag " + std::to_string(reading.tag);
   } else if (reading.peer >= 0) {
-    text += ", root " + heading.rank_text(reading.peer);
+    text += ", root " + header.rank_text(reading.peer);
   }
   return text + ")";
 }
@@ -134,10 +134,10 @@ FlightState state_of(const Reading& reading) {
   return is_known ? static_cast<FlightState>(state) : FlightState::entered;
 }
 
-Flight flight_of(const Heading& heading, const Reading& reading, Nanoseconds now) {
+Flight flight_of(const GroupHeader& header, const Reading& reading, Nanoseconds now) {
   Flight flight{.number = reading.number,
                 .is_message = reading.is_message(),
-                .call = describe(heading, reading),
+                .call = describe(header, reading),
                 .bytes = reading.elements * reading.element_bytes(),
                 .state = state_of(reading)};
   const auto entered = std::clamp(Nanoseconds(reading.entered), Nanoseconds(0), now);
@@ -148,7 +148,7 @@ Flight flight_of(const Heading& heading, const Reading& reading, Nanoseconds now
   return flight;
 }
 
-std::vector<Flight> flights_of(const FlightLog& log, const Heading& heading, Nanoseconds now) {
+std::vector<Flight> flights_of(const FlightLog& log, const GroupHeader& header, Nanoseconds now) {
   std::vector<Reading> readings;
   for (const auto& entry : log.entries) {
     if (const auto reading = read(entry)) readings.push_back(*reading);
@@ -157,7 +157,7 @@ std::vector<Flight> flights_of(const FlightLog& log, const Heading& heading, Nan
             [](const Reading& a, const Reading& b) { return a.stamp < b.stamp; });
   std::vector<Flight> flights;
   flights.reserve(readings.size());
-  for (const auto& reading : readings) flights.push_back(flight_of(heading, reading, now));
+  for (const auto& reading : readings) flights.push_back(flight_of(header, reading, now));
   return flights;
 }
 
@@ -167,18 +167,18 @@ using LogContents = std::variant<std::monostate, GroupFlightRecord, Damage>;
 LogContents read(const FlightLog& log, Nanoseconds now) {
   const std::uint32_t described = log.described.load(kBefore);
   const std::uint32_t use = log.use.load(kBefore);
-  const Heading heading(log);
-  const auto damage = heading.damage();
+  const GroupHeader header(log);
+  const auto damage = header.damage();
   GroupFlightRecord group{.entered = log.collectives.load(kBefore)};
-  if (!damage) group.flights = flights_of(log, heading, now);
+  if (!damage) group.flights = flights_of(log, header, now);
   const bool is_one_group = FlightLog::is_readable(use) && log.described.load() == described;
   if (!is_one_group) return {};
   if (damage) return Damage{*damage};
-  group.name = text_of(heading.name);
-  group.rank = heading.rank;
-  group.size = heading.size;
-  group.members.assign(heading.members.begin(), heading.members.begin() + heading.members_listed);
-  group.state = static_cast<GroupState>(heading.state);
+  group.name = text_of(header.name);
+  group.rank = header.rank;
+  group.size = header.size;
+  group.members.assign(header.members.begin(), header.members.begin() + header.members_listed);
+  group.state = static_cast<GroupState>(header.state);
   return group;
 }
 

@@ -53,7 +53,7 @@ void CoordinatorServer::listen_for_both(const StoreEndpoint& address) {
 void CoordinatorServer::listen_apart(const StoreEndpoint& address, std::uint16_t store_port) {
   agents_ = std::make_unique<Acceptor>(
       executor_, address, [this](int fd) { coordinator_->admit(fd, {}); },
-      [this](const std::string& what) { complain(what); });
+      [this](const std::string& what) { log_error(what); });
   auto options = store_options({address.host, store_port});
   try {
     store_ = std::make_unique<StoreServer>(executor_, std::move(options));
@@ -72,8 +72,8 @@ void CoordinatorServer::begin(Settings settings, LeadershipTerm term) {
 }
 
 /// Logs at powers of two only, which bounds the size of the log.
-void CoordinatorServer::complain(const std::string& what) {
-  if (std::has_single_bit(++complaints_)) write_log(log_, LogLevel::warn, "rendezvous: " + what);
+void CoordinatorServer::log_error(const std::string& what) {
+  if (std::has_single_bit(++errors_)) write_log(log_, LogLevel::warn, "rendezvous: " + what);
 }
 
 }  // namespace ddprun::membership

@@ -42,12 +42,12 @@ class CoordinatorServer {
   void listen_for_both(const StoreEndpoint& address);
   void listen_apart(const StoreEndpoint& address, std::uint16_t store_port);
   StoreServerOptions store_options(const StoreEndpoint& address);
-  void complain(const std::string& what);
+  void log_error(const std::string& what);
 
   boost::asio::any_io_executor executor_;
   Admission admission_;
   Log log_;
-  std::uint64_t complaints_ = 0;
+  std::uint64_t errors_ = 0;
   std::unique_ptr<Acceptor> agents_;  ///< null unless the run has a secret
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<Coordinator> coordinator_;  ///< closes its connections before the store does

@@ -44,11 +44,11 @@ bool is_of_connection(int error) {
 
 struct Acceptor::State {
   State(const asio::any_io_executor& executor, const StoreEndpoint& wanted, Take take_connection,
-        Complain complain_of)
+        OnError handle_error)
       : endpoint(wanted),
         socket(executor),
         take(std::move(take_connection)),
-        complain(std::move(complain_of)) {
+        on_error(std::move(handle_error)) {
     const Listener listener = open_listener(endpoint);
     endpoint.port = listener.port;
     socket.assign(listener.family == AF_INET6 ? tcp::v6() : tcp::v4(), listener.fd);
@@ -69,7 +69,7 @@ struct Acceptor::State {
       }
       if (errno == EAGAIN) return true;
       if (is_of_connection(errno)) continue;
-      complain("cannot accept a connection: " + error_text(errno) + "; trying again");
+      on_error("cannot accept a connection: " + error_text(errno) + "; trying again");
       return false;
     }
     return true;
@@ -89,12 +89,12 @@ struct Acceptor::State {
   StoreEndpoint endpoint;
   tcp::acceptor socket;
   Take take;
-  Complain complain;
+  OnError on_error;
 };
 
 Acceptor::Acceptor(const asio::any_io_executor& executor, const StoreEndpoint& endpoint, Take take,
-                   Complain complain)
-    : state_(std::make_shared<State>(executor, endpoint, std::move(take), std::move(complain))) {}
+                   OnError on_error)
+    : state_(std::make_shared<State>(executor, endpoint, std::move(take), std::move(on_error))) {}
 
 Acceptor::~Acceptor() {
   close();

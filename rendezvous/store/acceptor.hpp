@@ -17,11 +17,11 @@ class Acceptor {
   /// Receives a connected, non-blocking, close-on-exec socket and owns it.
   using Take = std::function<void(int fd)>;
   /// Receives the operating system's error if no connection can be accepted; accepting is retried.
-  using Complain = std::function<void(const std::string& what)>;
+  using OnError = std::function<void(const std::string& what)>;
 
   /// Binds and listens. Throws like open_listener() does.
   Acceptor(const boost::asio::any_io_executor& executor, const StoreEndpoint& endpoint, Take take,
-           Complain complain);
+           OnError on_error);
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
   ~Acceptor();  ///< calls close()

@@ -42,7 +42,7 @@ NameLookup without_addresses(std::string problem) {
   return result;
 }
 
-NameLookup ask_resolver(const StoreEndpoint& endpoint) {
+NameLookup query_resolver(const StoreEndpoint& endpoint) {
   NameLookup result;
   const int error = resolve(endpoint, 0, result);
   if (error != 0) {
@@ -56,7 +56,7 @@ NameLookup ask_resolver(const StoreEndpoint& endpoint) {
 NameLookup look_up(const StoreEndpoint& endpoint, Deadline deadline) {
   NameLookup numeric;
   if (resolve(endpoint, AI_NUMERICHOST, numeric) == 0) return numeric;
-  return look_up_by([endpoint] { return ask_resolver(endpoint); }, deadline);
+  return look_up_by([endpoint] { return query_resolver(endpoint); }, deadline);
 }
 
 NameLookup look_up_by(std::function<NameLookup()> resolve, Deadline deadline) {
@@ -93,7 +93,7 @@ BackgroundLookup::BackgroundLookup(const StoreEndpoint& endpoint)
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_system_error("pipe for a look-up", errno);
   fd_ = ends[0];
   const auto look = [endpoint, shared = shared_, write_end = ends[1]] {
-    auto result = ask_resolver(endpoint);
+    auto result = query_resolver(endpoint);
     {
       const std::lock_guard lock(shared->mutex);
       shared->result = std::move(result);

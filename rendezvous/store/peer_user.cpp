@@ -70,8 +70,8 @@ struct NetlinkAnswer {
 };
 
 /// The kernel has put the answer into the socket before sendto() returns.
-void ask(int fd, const void* request, std::size_t bytes, std::uint32_t sequence,
-         NetlinkAnswer& answer) {
+void query(int fd, const void* request, std::size_t bytes, std::uint32_t sequence,
+           NetlinkAnswer& answer) {
   sockaddr_nl kernel{};
   kernel.nl_family = AF_NETLINK;
   const auto* address = reinterpret_cast<const sockaddr*>(&kernel);
@@ -174,12 +174,12 @@ bool PeerUsers::stands_for_others(uid_t user) {
 
 PeerUsers::Socket PeerUsers::find(const ConnectionEnd& own, const ConnectionEnd& peer) {
   using Kind = Socket::Kind;
-  Socket socket = ask_diag(own, peer);
+  Socket socket = query_diag(own, peer);
   const bool is_found = socket.kind == Kind::owned || socket.kind == Kind::closed;
   if (is_found) has_diag_answered_ = true;
   // A kernel without INET_DIAG answers as if there were no such socket.
   if (socket.kind == Kind::missing && !has_diag_answered_) {
-    const auto other_end = ask_diag(peer, own).kind;
+    const auto other_end = query_diag(peer, own).kind;
     has_diag_answered_ = other_end == Kind::owned || other_end == Kind::closed;
     if (!has_diag_answered_) socket.kind = Kind::unanswered;
   }
@@ -190,7 +190,7 @@ PeerUsers::Socket PeerUsers::find(const ConnectionEnd& own, const ConnectionEnd&
   return {.kind = search.row->has_owner ? Kind::owned : Kind::closed, .user = search.row->user};
 }
 
-PeerUsers::Socket PeerUsers::ask_diag(const ConnectionEnd& own, const ConnectionEnd& peer) {
+PeerUsers::Socket PeerUsers::query_diag(const ConnectionEnd& own, const ConnectionEnd& peer) {
   using Kind = Socket::Kind;
   if (diag_.get() < 0) return {.error = EAFNOSUPPORT};
   DiagRequest request;
@@ -209,7 +209,7 @@ PeerUsers::Socket PeerUsers::ask_diag(const ConnectionEnd& own, const Connection
   id.idiag_if = peer.scope;
   std::fill(std::begin(id.idiag_cookie), std::end(id.idiag_cookie), INET_DIAG_NOCOOKIE);
   NetlinkAnswer answer;
-  ask(diag_.get(), &request, sizeof request, sequence_, answer);
+  query(diag_.get(), &request, sizeof request, sequence_, answer);
   if (answer.error == ENOENT) return {.kind = Kind::missing};
   if (answer.error != 0) return {.error = answer.error};
   inet_diag_msg found{};
@@ -234,7 +234,7 @@ std::optional<bool> PeerUsers::is_local(const ConnectionEnd& end) {
   add_attribute(request, RTA_DST, end.address.data(), bytes);
   if (end.scope != 0) add_attribute(request, RTA_OIF, &end.scope, sizeof end.scope);
   NetlinkAnswer answer;
-  ask(route_.get(), &request, request.header.nlmsg_len, sequence_, answer);
+  query(route_.get(), &request, request.header.nlmsg_len, sequence_, answer);
   // The address has no route, so it cannot be this machine's.
   if (answer.error == ENETUNREACH || answer.error == EHOSTUNREACH) return false;
   rtmsg route{};

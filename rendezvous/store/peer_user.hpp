@@ -60,7 +60,7 @@ class PeerUsers {
   };
 
   Socket find(const ConnectionEnd& own, const ConnectionEnd& peer);
-  Socket ask_diag(const ConnectionEnd& own, const ConnectionEnd& peer);
+  Socket query_diag(const ConnectionEnd& own, const ConnectionEnd& peer);
   /// Returns whether the address is local; nullopt if unknown.
   std::optional<bool> is_local(const ConnectionEnd& end);
   /// Returns true if the kernel reports this id for all unmapped users.

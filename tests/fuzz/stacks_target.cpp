@@ -13,7 +13,7 @@ void run_stacks(std::span<const std::uint8_t> input) {
   const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
   require(stacks_in(text).size() <= text.size() + 1, "stacks are a part of the output");
   require(python_frames_in(text).size() <= text.size() + 1, "frames are a part of the output");
-  require(problem_in(text).find('\n') == std::string::npos, "a complaint is one line");
+  require(problem_in(text).find('\n') == std::string::npos, "a problem is one line");
   for (const auto& mapping : parse_mappings(text))
     require(!mapping.file.empty(), "a mapping is of a file");
   if (const auto stacks = named_stacks_in(text))

@@ -41,7 +41,7 @@ bool refuse_accept() {
 
 TEST_SUITE("acceptor") {
   TEST_CASE("acceptor: a failed accept4 is reported and retried after a pause") {
-    std::vector<std::string> complaints;
+    std::vector<std::string> errors;
     bool is_refused = false;
     // On its own thread: a filter cannot be removed.
     std::thread thread([&] {
@@ -49,8 +49,8 @@ TEST_SUITE("acceptor") {
       Acceptor acceptor(
           context.get_executor(), StoreEndpoint{"127.0.0.1", 0}, [](int) {},
           [&](const std::string& what) {
-            complaints.push_back(what);
-            if (complaints.size() == 3) context.stop();
+            errors.push_back(what);
+            if (errors.size() == 3) context.stop();
           });
       is_refused = refuse_accept();
       if (!is_refused) return;
@@ -60,8 +60,8 @@ TEST_SUITE("acceptor") {
     });
     thread.join();
     REQUIRE(is_refused);
-    REQUIRE(complaints.size() == 3);
-    CHECK(complaints[0] == "cannot accept a connection: Operation not permitted; trying again");
+    REQUIRE(errors.size() == 3);
+    CHECK(errors[0] == "cannot accept a connection: Operation not permitted; trying again");
   }
 }
 

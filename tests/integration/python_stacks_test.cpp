@@ -1,6 +1,6 @@
 // Stacks of Python workers, captured by real tools if available.
 #include "launcher/process/proc_scan.hpp"
-#include "tests/support/stack_patient.hpp"
+#include "tests/support/trace_target.hpp"
 
 #include <doctest/doctest.h>
 
@@ -67,9 +67,9 @@ TEST_SUITE("stacks of Python workers") {
       CAPTURE(by_shell);
       TraceTarget target({.when = StacksWhen::kill, .gdb = kGdb, .limits = kLongLimits});
       by_shell ? target.start_python_by_shell() : target.start_python();
-      target.ask();
+      target.take_stacks();
       const auto descriptors = open_descriptors();
-      const auto taken = target.ask();
+      const auto taken = target.take_stacks();
       INFO(text_of(taken));
       if (contains(text_of(taken), "not permitted")) return;
       CHECK_FALSE(taken.was_ended);
@@ -102,7 +102,7 @@ TEST_SUITE("stacks of Python workers") {
                   "umask 0; exec 3>\"$1\"; exec setpriv --reuid=65534 --regid=65533 --clear-groups "
                   "\"$2\" -c \"$3\" /proc/self/fd/3",
                   "sh", target.ready(), kPython, kPythonScript});
-    const auto taken = target.ask();
+    const auto taken = target.take_stacks();
     INFO(text_of(taken));
     if (!gdb_can_call(taken)) return;
     CHECK(taken.means == std::vector<std::string>{"Python under gdb"});
@@ -118,7 +118,7 @@ TEST_SUITE("stacks of Python workers") {
                         .limits = kLongLimits});
     target.start_python();
     for (int i = 0; i < 2; ++i) {
-      const auto taken = target.ask();
+      const auto taken = target.take_stacks();
       INFO(text_of(taken));
       if (!gdb_can_call(taken)) return;
       CHECK(taken.means == std::vector<std::string>{"Python under gdb"});
@@ -138,7 +138,7 @@ TEST_SUITE("stacks of Python workers") {
     target.start({kPython, "-c",
                   std::string("import faulthandler\nfaulthandler.disable()\n") + kPythonScript,
                   target.ready()});
-    const auto taken = target.ask();
+    const auto taken = target.take_stacks();
     INFO(text_of(taken));
     if (!gdb_can_call(taken)) return;
     REQUIRE_FALSE(taken.problems.empty());
@@ -148,7 +148,7 @@ TEST_SUITE("stacks of Python workers") {
   TEST_CASE("Python stacks: missing Python frames are reported with a remedy") {
     TraceTarget target({.when = StacksWhen::never});
     target.start_python();
-    const auto taken = target.ask();
+    const auto taken = target.take_stacks();
     REQUIRE(taken.problems.size() == 1);
     CHECK(contains(taken.problems[0], "pip install py-spy"));
   }
@@ -166,7 +166,7 @@ TEST_SUITE("stacks of Python workers") {
   TEST_CASE("Python stacks: a request does not end a running process") {
     TraceTarget target({.when = StacksWhen::kill});
     target.start_python();
-    const auto taken = target.ask();
+    const auto taken = target.take_stacks();
     CHECK(taken.means == std::vector<std::string>{"the kernel"});
     CHECK(is_alive(target.pid));
   }

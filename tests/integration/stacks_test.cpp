@@ -3,7 +3,7 @@
 #include "launcher/process/runtime_stacks.hpp"
 #include "launcher/process/tool_runner.hpp"
 #include "rendezvous/base/unique_fd.hpp"
-#include "tests/support/stack_patient.hpp"
+#include "tests/support/trace_target.hpp"
 
 #include <doctest/doctest.h>
 
@@ -29,9 +29,9 @@ TEST_SUITE("stacks of workers") {
   TEST_CASE("stacks: a worker with the runtime names the functions of all its threads") {
     TraceTarget target({.when = StacksWhen::never});
     target.start_stuck("runtime");
-    target.ask();
+    target.take_stacks();
     const auto descriptors = open_descriptors();
-    const auto taken = target.ask();
+    const auto taken = target.take_stacks();
     INFO(text_of(taken));
     CHECK(taken.means == std::vector<std::string>{"the worker runtime"});
     CHECK(taken.problems.empty());
@@ -59,7 +59,7 @@ TEST_SUITE("stacks of workers") {
     {
       TraceTarget target(plan);
       target.start_stuck("runtime");
-      CHECK(contains(text_of(target.ask()), "Thread limit: 10"));
+      CHECK(contains(text_of(target.take_stacks()), "Thread limit: 10"));
     }
     // Like on a file system that hangs.
     plan.symbol_reader = make_reader("sleep 1000");
@@ -67,7 +67,7 @@ TEST_SUITE("stacks of workers") {
     {
       TraceTarget target(plan);
       target.start_stuck("runtime");
-      const auto taken = target.ask();
+      const auto taken = target.take_stacks();
       INFO(text_of(taken));
       CHECK(taken.means == std::vector<std::string>{"the worker runtime"});
       REQUIRE(taken.problems.size() == 1);
@@ -78,7 +78,7 @@ TEST_SUITE("stacks of workers") {
     plan.symbol_reader = make_reader("echo 'terminate called'");
     TraceTarget target(plan);
     target.start_stuck("runtime");
-    const auto taken = target.ask();
+    const auto taken = target.take_stacks();
     REQUIRE(taken.problems.size() == 1);
     CHECK(contains(taken.problems[0], "no names of functions: the symbol reader failed"));
     CHECK(contains(text_of(taken), " in stuck_worker\n"));
@@ -87,7 +87,7 @@ TEST_SUITE("stacks of workers") {
   TEST_CASE("stacks: the number of captured threads is limited") {
     TraceTarget target({.when = StacksWhen::never});
     target.start_stuck("runtime", static_cast<int>(kStackThreadsMax) + 20);
-    const auto taken = target.ask();
+    const auto taken = target.take_stacks();
     REQUIRE(taken.problems.size() == 1);
     CHECK(contains(taken.problems[0], "threads did not answer"));
     CHECK(contains(taken.lines.back(), "more lines"));
@@ -101,7 +101,7 @@ TEST_SUITE("stacks of workers") {
     for (const auto mode : {ContainmentMode::automatic, ContainmentMode::marker}) {
       TraceTarget target({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits}, mode);
       target.start_stuck("plain");
-      const auto taken = target.ask();
+      const auto taken = target.take_stacks();
       INFO(text_of(taken));
       if (contains(text_of(taken), "not permitted")) return;
       CHECK(taken.means == std::vector<std::string>{"gdb"});
@@ -117,7 +117,7 @@ TEST_SUITE("stacks of workers") {
     target.start_stuck("plain");
     // A process has at most one tracer.
     if (::ptrace(PTRACE_SEIZE, target.pid, nullptr, nullptr) != 0) return;
-    const auto taken = target.ask();
+    const auto taken = target.take_stacks();
     INFO(text_of(taken));
     REQUIRE(taken.problems.size() == 1);
     CHECK(contains(taken.problems[0], "not permitted"));
@@ -130,7 +130,7 @@ TEST_SUITE("stacks of workers") {
     TraceTarget target({.when = StacksWhen::never});
     target.start({DDPRUN_BIN_DIR "/probe_worker", "become-sleep", target.ready()});
     target.bench.run_until([&] { return executable_name(target.pid) == "sleep"; });
-    const auto taken = target.ask();
+    const auto taken = target.take_stacks();
     CHECK(taken.means == std::vector<std::string>{"the kernel"});
     CHECK(is_alive(target.pid));
   }
@@ -170,7 +170,7 @@ TEST_SUITE("stacks of workers") {
          .gdb = make_tool(folder.path(), "echo Thread 1; while :; do echo '#0 here'; done"),
          .limits = {.tool = 3s, .together = 4s}});
     target.start_stuck("plain");
-    const auto taken = target.ask();
+    const auto taken = target.take_stacks();
     CHECK(taken.means == std::vector<std::string>{"gdb"});
     REQUIRE(taken.problems.size() == 1);
     CHECK(contains(taken.problems[0], "not done in time"));
@@ -203,7 +203,7 @@ TEST_SUITE("stacks of workers") {
                     "sh -c 'echo up >&3; exec sleep 1000'",
                     "sh", target.ready()});
       target.bench.run_until([&] { return executable_name(target.pid) == "sleep"; });
-      const auto text = text_of(target.ask());
+      const auto text = text_of(target.take_stacks());
       INFO(text);
       if (contains(text, "not permitted")) continue;  // processes may not inspect others here
       CHECK(contains(text,

@@ -52,7 +52,7 @@ struct StartedCases : doctest::IReporter {
 };
 DOCTEST_REGISTER_LISTENER("started", 1, StartedCases);
 
-int complain(const std::string& what) {
+int report_leak(const std::string& what) {
   std::fprintf(stderr, "left behind: %s\n", what.c_str());
   return 1;
 }
@@ -73,15 +73,15 @@ int main(int argc, char** argv) {
 
   // A child that a test killed but did not reap counts as left behind, too.
   const pid_t child = ::waitpid(-1, nullptr, WNOHANG);
-  if (child >= 0 || errno != ECHILD) result |= complain("a child process");
+  if (child >= 0 || errno != ECHILD) result |= report_leak("a child process");
   for (const auto& descriptor : open_descriptors()) {
-    if (!open_before.contains(descriptor)) result |= complain("descriptor " + descriptor);
+    if (!open_before.contains(descriptor)) result |= report_leak("descriptor " + descriptor);
   }
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     // The thread sanitizer creates this file at the start of a program and removes it at once; a
     // guardian that is ended at that moment cannot.
     if (entry.path().filename().string().rfind("tsan.rodata.", 0) == 0) continue;
-    result |= complain("file " + entry.path().string());
+    result |= report_leak("file " + entry.path().string());
   }
   fs::remove_all(folder);
   if (result == 0 && ddprun::test::has_skipped()) return ddprun::test::kSkippedExitCode;

@@ -40,7 +40,7 @@ std::string converse(int port, const std::string& request) {
 }
 
 /// Returns the body of the response to a request with this body; empty without a response.
-std::string ask(int port, const std::string& path, const std::string& body) {
+std::string post(int port, const std::string& path, const std::string& body) {
   const auto answer = converse(port, "POST " + path + " HTTP/1.0\r\nContent-Length: " +
                                          std::to_string(body.size()) + "\r\n\r\n" + body);
   const auto begin = answer.find("\r\n\r\n");
@@ -58,7 +58,7 @@ std::string text_in(const std::string& json, const std::string& name) {
 
 etcd::TransactionAnswer commit(int port, const etcd::Transaction& transaction) {
   const auto body = etcd::transaction_request(transaction);
-  const auto parsed = etcd::parse_transaction(ask(port, "/v3/kv/txn", body));
+  const auto parsed = etcd::parse_transaction(post(port, "/v3/kv/txn", body));
   if (std::holds_alternative<etcd::Problem>(parsed)) {
     throw std::runtime_error(std::get<etcd::Problem>(parsed).text);
   }
@@ -147,7 +147,7 @@ void EtcdServer::await_health() const {
 }
 
 bool EtcdServer::is_leader() const {
-  const auto status = ask(own_port(), "/v3/maintenance/status", "{}");
+  const auto status = post(own_port(), "/v3/maintenance/status", "{}");
   const auto own = text_in(status, "member_id");
   return !own.empty() && own == text_in(status, "leader");
 }
@@ -166,7 +166,7 @@ std::string EtcdServer::value(const std::string& key) const {
 }
 
 void EtcdServer::remove(const std::string& key) const {
-  ask(own_port(), "/v3/kv/deleterange", R"({"key":")" + etcd::to_base64(key) + "\"}");
+  post(own_port(), "/v3/kv/deleterange", R"({"key":")" + etcd::to_base64(key) + "\"}");
 }
 
 void EtcdServer::put(const std::string& key, const std::string& value) const {

@@ -16,7 +16,7 @@ const security::Secret kOther = secret_of('t');
 const Dialogues::Sides kBoth = {&kSecret, &kSecret};
 
 const Join kJoin = {.run_id = "run", .name = "a"};
-const std::string kStranger = "does not know this run's secret";
+const std::string kNoSecret = "does not know this run's secret";
 
 std::string refusal_in(const std::vector<CoordinatorMessage>& messages) {
   if (messages.size() != 1) return std::to_string(messages.size()) + " messages";
@@ -62,9 +62,9 @@ TEST_SUITE("dialogue") {
     Dialogues dialogues({&kSecret, &kOther});
     dialogues.agent.send(kJoin);
     dialogues.run();
-    CHECK(dialogues.agent.problem() == kStranger);
-    CHECK(dialogues.coordinator.problem() == kStranger);
-    CHECK(refusal_in(dialogues.sent_by_coordinator).find(kStranger) != std::string::npos);
+    CHECK(dialogues.agent.problem() == kNoSecret);
+    CHECK(dialogues.coordinator.problem() == kNoSecret);
+    CHECK(refusal_in(dialogues.sent_by_coordinator).find(kNoSecret) != std::string::npos);
     CHECK(dialogues.sent_by_agent.empty());
     CHECK_FALSE(dialogues.coordinator.is_introduced());
     CHECK_FALSE(dialogues.agent.is_proven());
@@ -119,7 +119,7 @@ TEST_SUITE("dialogue") {
         {std::string("\xff\xff\xff\x7f\1", 5), 0,
          "sent a message of 2147483647 bytes (at most 4096)"},
         {std::string("\x41\0\0\0\xff", 5) + std::string(63, 'x'), 0, ""},
-        {std::string("\x41\0\0\0\xff", 5) + std::string(64, 'x'), 1, kStranger},
+        {std::string("\x41\0\0\0\xff", 5) + std::string(64, 'x'), 1, kNoSecret},
         {std::string("\x42\0\0\0\xff", 5) + std::string(65, 'x'), 0,
          "sent bytes that are not an agent's message"},
     };
@@ -148,7 +148,7 @@ TEST_SUITE("dialogue") {
     CHECK(coordinator.problem().empty());
     coordinator.feed(std::string(1000, 'x'));
     CHECK(coordinator.take_outgoing().empty());
-    CHECK(coordinator.problem() == kStranger);
+    CHECK(coordinator.problem() == kNoSecret);
     CHECK_FALSE(coordinator.next());
   }
 
@@ -163,7 +163,7 @@ TEST_SUITE("dialogue") {
     CoordinatorDialogue second(&kSecret, std::string(security::kDigestBytes, 'd'));
     second.feed(recorded);
     CHECK_FALSE(second.next());
-    CHECK(second.problem() == kStranger);
+    CHECK(second.problem() == kNoSecret);
   }
 
   TEST_CASE("dialogue: reflected messages are not accepted as a coordinator's") {
@@ -177,7 +177,7 @@ TEST_SUITE("dialogue") {
     honest.feed(greeting() + '\1' + std::string(security::kHelloBytes, 'x'));
     const auto challenge = honest.take_outgoing();
     honest.feed(challenge.substr(challenge.size() - security::kProofBytes));
-    CHECK(honest.problem() == kStranger);
+    CHECK(honest.problem() == kNoSecret);
   }
 
   TEST_CASE("dialogue: a modified byte can only end the connection") {

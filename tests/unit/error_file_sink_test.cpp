@@ -37,7 +37,7 @@ json message_of(const RunFinished& finished) {
 }
 
 /// Text that the sink returns for this event.
-std::string complaint(const std::filesystem::path& file, const Event& event) {
+std::string warnings_for(const std::filesystem::path& file, const Event& event) {
   std::string warnings;
   ErrorFileSink sink(file, [&](LogLevel level, std::string_view line) {
     CHECK(level == LogLevel::warn);
@@ -87,11 +87,11 @@ TEST_SUITE("agent's error file") {
   TEST_CASE("agent's error file: is written only at the end of an unsuccessful run") {
     const TemporaryFolder folder;
     const auto file = folder.path() / "error.json";
-    CHECK(complaint(file, RunFinished{}).empty());
-    CHECK(complaint(file, WorkerExited{.exit_code = 1}).empty());
+    CHECK(warnings_for(file, RunFinished{}).empty());
+    CHECK(warnings_for(file, WorkerExited{.exit_code = 1}).empty());
     CHECK_FALSE(std::filesystem::exists(file));
     std::ofstream(file) << std::string(100'000, 'x');
-    CHECK(complaint(file, failed_by({.rank = 2, .exit_code = 3})).empty());
+    CHECK(warnings_for(file, failed_by({.rank = 2, .exit_code = 3})).empty());
     std::ifstream stream(file);
     CHECK(json::parse(stream).at("message").at("errorCode") == 3);
   }
@@ -138,7 +138,7 @@ TEST_SUITE("agent's error file") {
     const UniqueFd reader(ends[0]), writer(ends[1]);
     const auto link = folder.path() / "link";
     std::filesystem::create_symlink("/dev/fd/" + std::to_string(writer.get()), link);
-    CHECK(complaint(link, failed_by({.exit_code = 3})).empty());
+    CHECK(warnings_for(link, failed_by({.exit_code = 3})).empty());
     const auto text = read_at_most(reader.get(), 1000);
     CHECK(json::parse(text).at("message").at("errorCode") == 3);
   }
@@ -147,13 +147,13 @@ TEST_SUITE("agent's error file") {
     const TemporaryFolder folder;
     const auto failure = failed_by({.exit_code = 1});
     const auto absent = folder.path() / "absent" / "error.json";
-    CHECK(complaint(absent, failure) == "TORCHELASTIC_ERROR_FILE=" + absent.string() +
-                                            ": cannot be written: No such file or directory");
-    CHECK(complaint("/dev/full", failure) ==
+    CHECK(warnings_for(absent, failure) == "TORCHELASTIC_ERROR_FILE=" + absent.string() +
+                                               ": cannot be written: No such file or directory");
+    CHECK(warnings_for("/dev/full", failure) ==
           "TORCHELASTIC_ERROR_FILE=/dev/full: cannot be written: No space left on device");
     const auto pipe = folder.path() / "pipe";
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-    CHECK(complaint(pipe, failure).ends_with("cannot be written: No such device or address"));
+    CHECK(warnings_for(pipe, failure).ends_with("cannot be written: No such device or address"));
   }
 }
 

@@ -26,7 +26,7 @@ class ProbedNode {
     take(MessageReceived{Welcome{3s}});
   }
 
-  int ask(std::uint32_t number) {
+  int request_probe(std::uint32_t number) {
     for (const auto& action : take(MessageReceived{Probe{.number = number}})) {
       if (const auto* probing = std::get_if<ProbePeers>(&action)) return probing->serial;
     }
@@ -62,15 +62,15 @@ TEST_SUITE("node probe") {
 
   TEST_CASE("node probe: a probe has one response with its number") {
     ProbedNode node;
-    const int serial = node.ask(5);
+    const int serial = node.request_probe(5);
     CHECK(node.answers(serial, {1, 2}) == std::vector<NodeMessage>{Probed{5, {1, 2}}});
     CHECK(node.answers(serial, {1, 2}).empty());
   }
 
   TEST_CASE("node probe: the result of an earlier probe is not used for a later one") {
     ProbedNode node;
-    const int first = node.ask(5);
-    const int second = node.ask(6);
+    const int first = node.request_probe(5);
+    const int second = node.request_probe(6);
     CHECK(node.answers(first, {1}).empty());
     CHECK(node.answers(second, {}) == std::vector<NodeMessage>{Probed{6, {}}});
   }
@@ -78,19 +78,20 @@ TEST_SUITE("node probe") {
   TEST_CASE("node probe: a node runs four probes at a time and ignores more") {
     ProbedNode node;
     std::vector<int> serials;
-    for (std::uint32_t number = 1; number <= 4; ++number) serials.push_back(node.ask(number));
-    CHECK(node.ask(5) == 0);
+    for (std::uint32_t number = 1; number <= 4; ++number)
+      serials.push_back(node.request_probe(number));
+    CHECK(node.request_probe(5) == 0);
     CHECK(node.answers(serials.back(), {}) == std::vector<NodeMessage>{Probed{4, {}}});
-    CHECK(node.ask(6) != 0);
+    CHECK(node.request_probe(6) != 0);
   }
 
   TEST_CASE("node probe: the result of a lost connection is not used for an equal number") {
     ProbedNode node;
-    const int first = node.ask(1);
+    const int first = node.request_probe(1);
     node.take(ConnectionLost{"reset"});
     CHECK(node.answers(first, {1}).empty());
     node.connect();
-    const int second = node.ask(1);
+    const int second = node.request_probe(1);
     CHECK(node.answers(first, {1}).empty());
     CHECK(node.answers(second, {}).size() == 1);
   }

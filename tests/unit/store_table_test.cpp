@@ -28,14 +28,14 @@ constexpr ClientId kEve = 3;
 struct Table : StoreTable {
   explicit Table(const StoreLimits& limits = {}) : StoreTable(limits) {}
 
-  StoreOutcome ask(ClientId client, wire::Request request) {
+  StoreOutcome send(ClientId client, wire::Request request) {
     return apply(client, std::move(request), wire::Dialect::modern);
   }
-  StoreOutcome ask_legacy(ClientId client, wire::Request request) {
+  StoreOutcome send_legacy(ClientId client, wire::Request request) {
     return apply(client, std::move(request), wire::Dialect::legacy);
   }
   std::string value(const std::string& key) {
-    return std::get<wire::Value>(ask(kAnn, wire::Get{key}).replies.at(0).reply).value;
+    return std::get<wire::Value>(send(kAnn, wire::Get{key}).replies.at(0).reply).value;
   }
 };
 
@@ -64,16 +64,16 @@ bool is_refused(const StoreOutcome& outcome) {
 TEST_SUITE("store table") {
   TEST_CASE("store table: a set value can be read and an absent one is empty") {
     Table table;
-    CHECK(table.ask(kAnn, wire::Set{"/k", "v"}) == nothing());
-    CHECK(table.ask(kBob, wire::Get{"/k"}) == to(kBob, wire::Value{"v"}));
-    CHECK(table.ask(kBob, wire::Get{"/none"}) == to(kBob, wire::Value{""}));
-    CHECK(table.ask(kBob, wire::MultiGet{{"/k", "/none"}}) == to(kBob, wire::Values{{"v", ""}}));
-    CHECK(table.ask(kBob, wire::NumberOfKeys{}) == to(kBob, wire::Number{1}));
-    CHECK(table.ask(kBob, wire::ListKeys{}) ==
+    CHECK(table.send(kAnn, wire::Set{"/k", "v"}) == nothing());
+    CHECK(table.send(kBob, wire::Get{"/k"}) == to(kBob, wire::Value{"v"}));
+    CHECK(table.send(kBob, wire::Get{"/none"}) == to(kBob, wire::Value{""}));
+    CHECK(table.send(kBob, wire::MultiGet{{"/k", "/none"}}) == to(kBob, wire::Values{{"v", ""}}));
+    CHECK(table.send(kBob, wire::NumberOfKeys{}) == to(kBob, wire::Number{1}));
+    CHECK(table.send(kBob, wire::ListKeys{}) ==
           to(kBob, wire::Keys{std::string("\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0/k", 18)}));
-    CHECK(table.ask(kBob, wire::DeleteKey{"/k"}) == to(kBob, wire::Number{1}));
-    CHECK(table.ask(kBob, wire::DeleteKey{"/k"}) == to(kBob, wire::Number{0}));
-    CHECK(table.ask(kBob, wire::Ping{7}) == to(kBob, wire::Nonce{7}));
+    CHECK(table.send(kBob, wire::DeleteKey{"/k"}) == to(kBob, wire::Number{1}));
+    CHECK(table.send(kBob, wire::DeleteKey{"/k"}) == to(kBob, wire::Number{0}));
+    CHECK(table.send(kBob, wire::Ping{7}) == to(kBob, wire::Nonce{7}));
     CHECK(table.bytes() == 0);
   }
 
@@ -89,12 +89,12 @@ TEST_SUITE("store table") {
           Row{"-9223372036854775808", -1, INT64_MAX}}) {
       CAPTURE(row.text);
       Table table;
-      table.ask(kAnn, wire::Set{"/n", row.text});
-      CHECK(table.ask(kAnn, wire::Add{"/n", row.delta}) == to(kAnn, wire::Number{row.sum}));
+      table.send(kAnn, wire::Set{"/n", row.text});
+      CHECK(table.send(kAnn, wire::Add{"/n", row.delta}) == to(kAnn, wire::Number{row.sum}));
       CHECK(table.value("/n") == std::to_string(row.sum));
     }
     Table table;
-    CHECK(table.ask(kAnn, wire::Add{"/new", -2}) == to(kAnn, wire::Number{-2}));
+    CHECK(table.send(kAnn, wire::Add{"/new", -2}) == to(kAnn, wire::Number{-2}));
   }
 
   TEST_CASE("store table: ADD to a non-number closes the connection and changes nothing") {
@@ -102,50 +102,50 @@ TEST_SUITE("store table") {
                              "-9223372036854775809", "99999999999999999999x"}) {
       CAPTURE(text);
       Table table;
-      table.ask(kAnn, wire::Set{"/n", text});
-      CHECK(is_refused(table.ask(kAnn, wire::Add{"/n", 1})));
-      CHECK(is_refused(table.ask(kAnn, wire::Barrier{"/n", 2})));
+      table.send(kAnn, wire::Set{"/n", text});
+      CHECK(is_refused(table.send(kAnn, wire::Add{"/n", 1})));
+      CHECK(is_refused(table.send(kAnn, wire::Barrier{"/n", 2})));
       CHECK(table.value("/n") == text);
     }
   }
 
   TEST_CASE("store table: COMPARE_SET follows PyTorch's four rules") {
     Table table;
-    CHECK(table.ask(kAnn, wire::CompareSet{"/k", "x", "d"}) == to(kAnn, wire::Value{"x"}));
+    CHECK(table.send(kAnn, wire::CompareSet{"/k", "x", "d"}) == to(kAnn, wire::Value{"x"}));
     CHECK(table.number_of_keys() == 0);
-    CHECK(table.ask(kAnn, wire::CompareSet{"/k", "", "d"}) == to(kAnn, wire::Value{"d"}));
-    CHECK(table.ask(kAnn, wire::CompareSet{"/k", "x", "e"}) == to(kAnn, wire::Value{"d"}));
-    CHECK(table.ask(kAnn, wire::CompareSet{"/k", "d", "e"}) == to(kAnn, wire::Value{"e"}));
+    CHECK(table.send(kAnn, wire::CompareSet{"/k", "", "d"}) == to(kAnn, wire::Value{"d"}));
+    CHECK(table.send(kAnn, wire::CompareSet{"/k", "x", "e"}) == to(kAnn, wire::Value{"d"}));
+    CHECK(table.send(kAnn, wire::CompareSet{"/k", "d", "e"}) == to(kAnn, wire::Value{"e"}));
     CHECK(table.value("/k") == "e");
   }
 
   TEST_CASE("store table: COMPARE_SET wakes waiting clients only if it creates the key") {
     Table table;
-    CHECK(table.ask(kBob, wire::Wait{{"/k"}}) == nothing());
-    CHECK(table.ask(kAnn, wire::CompareSet{"/k", "x", "d"}) == to(kAnn, wire::Value{"x"}));
-    const auto created = table.ask(kAnn, wire::CompareSet{"/k", "", "d"});
+    CHECK(table.send(kBob, wire::Wait{{"/k"}}) == nothing());
+    CHECK(table.send(kAnn, wire::CompareSet{"/k", "x", "d"}) == to(kAnn, wire::Value{"x"}));
+    const auto created = table.send(kAnn, wire::CompareSet{"/k", "", "d"});
     CHECK(created.replies ==
           std::vector<Delivery>{{kBob, Answer::ready}, {kAnn, wire::Value{"d"}}});
   }
 
   TEST_CASE("store table: CHECK and WAIT of existing or no keys are answered at once") {
     Table table;
-    table.ask(kAnn, wire::Set{"/empty", ""});
-    CHECK(table.ask(kAnn, wire::Check{{}}) == to(kAnn, Answer::ready));
-    CHECK(table.ask(kAnn, wire::Wait{{}}) == to(kAnn, Answer::ready));
-    CHECK(table.ask(kAnn, wire::Wait{{"/empty"}}) == to(kAnn, Answer::ready));
-    CHECK(table.ask(kAnn, wire::Check{{"/empty", "/none"}}) == to(kAnn, Answer::not_ready));
+    table.send(kAnn, wire::Set{"/empty", ""});
+    CHECK(table.send(kAnn, wire::Check{{}}) == to(kAnn, Answer::ready));
+    CHECK(table.send(kAnn, wire::Wait{{}}) == to(kAnn, Answer::ready));
+    CHECK(table.send(kAnn, wire::Wait{{"/empty"}}) == to(kAnn, Answer::ready));
+    CHECK(table.send(kAnn, wire::Check{{"/empty", "/none"}}) == to(kAnn, Answer::not_ready));
   }
 
   TEST_CASE("store: a WAIT that repeats keys ends once all of them exist") {
     Table table;
-    CHECK(table.ask(kBob, wire::Wait{{"/a", "/b", "/a", "/a"}}) == nothing());
-    table.ask(kEve, wire::Wait{{"/a", "/a"}});
-    CHECK(table.ask(kAnn, wire::Set{"/a", ""}) == to(kEve, Answer::ready));
-    CHECK(table.ask(kAnn, wire::Set{"/b", ""}) == to(kBob, Answer::ready));
+    CHECK(table.send(kBob, wire::Wait{{"/a", "/b", "/a", "/a"}}) == nothing());
+    table.send(kEve, wire::Wait{{"/a", "/a"}});
+    CHECK(table.send(kAnn, wire::Set{"/a", ""}) == to(kEve, Answer::ready));
+    CHECK(table.send(kAnn, wire::Set{"/b", ""}) == to(kBob, Answer::ready));
     CHECK(table.number_of_waits() == 0);
-    CHECK(table.ask(kBob, wire::Wait{{"/c", "/d", "/c"}}) == nothing());
-    CHECK(table.ask(kBob, wire::CancelWait{}) == to(kBob, Answer::wait_cancelled));
+    CHECK(table.send(kBob, wire::Wait{{"/c", "/d", "/c"}}) == nothing());
+    CHECK(table.send(kBob, wire::CancelWait{}) == to(kBob, Answer::wait_cancelled));
     CHECK(table.number_of_waits() == 0);
   }
 
@@ -155,224 +155,224 @@ TEST_SUITE("store table") {
     for (const auto& way : ways) {
       CAPTURE(wire::operation_name(way));
       Table table;
-      table.ask(kBob, wire::Wait{{"/k"}});
-      table.ask(kEve, wire::Wait{{"/k"}});
-      CHECK(table.ask(kAnn, way) == wakes({kBob, kEve}));
+      table.send(kBob, wire::Wait{{"/k"}});
+      table.send(kEve, wire::Wait{{"/k"}});
+      CHECK(table.send(kAnn, way) == wakes({kBob, kEve}));
       CHECK(table.number_of_waits() == 0);
     }
     Table table;
-    table.ask(kBob, wire::Wait{{"/k"}});
-    CHECK(table.ask(kAnn, wire::Add{"/k", 1}).replies.size() == 2);
-    table.ask(kBob, wire::Wait{{"/b"}});
-    CHECK(table.ask(kAnn, wire::Barrier{"/b", 9}) == wakes({kBob}));
+    table.send(kBob, wire::Wait{{"/k"}});
+    CHECK(table.send(kAnn, wire::Add{"/k", 1}).replies.size() == 2);
+    table.send(kBob, wire::Wait{{"/b"}});
+    CHECK(table.send(kAnn, wire::Barrier{"/b", 9}) == wakes({kBob}));
   }
 
   TEST_CASE("store table: a wait counts missing keys at its start despite deletions") {
     Table table;
-    table.ask(kAnn, wire::Set{"/there", ""});
-    CHECK(table.ask(kBob, wire::Wait{{"/a", "/there", "/b", "/a"}}) == nothing());
+    table.send(kAnn, wire::Set{"/there", ""});
+    CHECK(table.send(kBob, wire::Wait{{"/a", "/there", "/b", "/a"}}) == nothing());
     CHECK(table.number_of_waits() == 2);
-    CHECK(table.ask(kAnn, wire::Set{"/a", ""}) == nothing());
-    table.ask(kAnn, wire::DeleteKey{"/a"});
-    CHECK(table.ask(kAnn, wire::Set{"/a", ""}) == nothing());
-    CHECK(table.ask(kAnn, wire::Set{"/b", ""}) == wakes({kBob}));
+    CHECK(table.send(kAnn, wire::Set{"/a", ""}) == nothing());
+    table.send(kAnn, wire::DeleteKey{"/a"});
+    CHECK(table.send(kAnn, wire::Set{"/a", ""}) == nothing());
+    CHECK(table.send(kAnn, wire::Set{"/b", ""}) == wakes({kBob}));
   }
 
   TEST_CASE("store table: CANCEL_WAIT always gets a reply and ends a wait") {
     Table table;
-    CHECK(table.ask(kBob, wire::CancelWait{}) == to(kBob, Answer::wait_cancelled));
-    table.ask(kBob, wire::Wait{{"/k"}});
-    CHECK(table.ask(kBob, wire::CancelWait{}) == to(kBob, Answer::wait_cancelled));
+    CHECK(table.send(kBob, wire::CancelWait{}) == to(kBob, Answer::wait_cancelled));
+    table.send(kBob, wire::Wait{{"/k"}});
+    CHECK(table.send(kBob, wire::CancelWait{}) == to(kBob, Answer::wait_cancelled));
     CHECK(table.number_of_waits() == 0);
-    CHECK(table.ask(kAnn, wire::Set{"/k", ""}) == nothing());
+    CHECK(table.send(kAnn, wire::Set{"/k", ""}) == nothing());
   }
 
   TEST_CASE("store table: a client has one wait at a time") {
     Table table;
-    table.ask(kBob, wire::Wait{{"/k"}});
-    CHECK(is_refused(table.ask(kBob, wire::Wait{{"/l"}})));
-    CHECK(is_refused(table.ask(kBob, wire::Barrier{"/b", 2})));
+    table.send(kBob, wire::Wait{{"/k"}});
+    CHECK(is_refused(table.send(kBob, wire::Wait{{"/l"}})));
+    CHECK(is_refused(table.send(kBob, wire::Barrier{"/b", 2})));
     CHECK(table.number_of_keys() == 0);
   }
 
   TEST_CASE("store table: a legacy client's next request cancels its wait") {
     Table table;
-    table.ask_legacy(kBob, wire::Wait{{"/k"}});
-    CHECK(table.ask_legacy(kBob, wire::NumberOfKeys{}) == to(kBob, wire::Number{0}));
-    CHECK(table.ask(kAnn, wire::Set{"/k", ""}) == nothing());
+    table.send_legacy(kBob, wire::Wait{{"/k"}});
+    CHECK(table.send_legacy(kBob, wire::NumberOfKeys{}) == to(kBob, wire::Number{0}));
+    CHECK(table.send(kAnn, wire::Set{"/k", ""}) == nothing());
     // A client of the current dialect may send requests while it waits.
-    table.ask(kEve, wire::Wait{{"/l"}});
-    CHECK(table.ask(kEve, wire::Ping{1}) == to(kEve, wire::Nonce{1}));
-    CHECK(table.ask(kAnn, wire::Set{"/l", ""}) == wakes({kEve}));
+    table.send(kEve, wire::Wait{{"/l"}});
+    CHECK(table.send(kEve, wire::Ping{1}) == to(kEve, wire::Nonce{1}));
+    CHECK(table.send(kAnn, wire::Set{"/l", ""}) == wakes({kEve}));
   }
 
   TEST_CASE("store table: queues keep their order and are separate from values") {
     Table table;
-    CHECK(table.ask(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{}));
-    table.ask(kAnn, wire::QueuePush{"/q", "1"});
-    table.ask(kAnn, wire::QueuePush{"/q", "2"});
-    CHECK(table.ask(kAnn, wire::QueueLength{"/q"}) == to(kAnn, wire::Number{2}));
-    CHECK(table.ask(kAnn, wire::NumberOfKeys{}) == to(kAnn, wire::Number{0}));
-    CHECK(table.ask(kAnn, wire::ListKeys{}) == to(kAnn, wire::Keys{std::string(8, '\0')}));
-    CHECK(table.ask(kAnn, wire::Check{{"/q"}}) == to(kAnn, Answer::ready));
-    CHECK(table.ask(kAnn, wire::Wait{{"/q"}}) == to(kAnn, Answer::ready));
-    CHECK(table.ask(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{2, "1"}));
-    CHECK(table.ask(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{1, "2"}));
-    CHECK(table.ask(kAnn, wire::Check{{"/q"}}) == to(kAnn, Answer::not_ready));
+    CHECK(table.send(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{}));
+    table.send(kAnn, wire::QueuePush{"/q", "1"});
+    table.send(kAnn, wire::QueuePush{"/q", "2"});
+    CHECK(table.send(kAnn, wire::QueueLength{"/q"}) == to(kAnn, wire::Number{2}));
+    CHECK(table.send(kAnn, wire::NumberOfKeys{}) == to(kAnn, wire::Number{0}));
+    CHECK(table.send(kAnn, wire::ListKeys{}) == to(kAnn, wire::Keys{std::string(8, '\0')}));
+    CHECK(table.send(kAnn, wire::Check{{"/q"}}) == to(kAnn, Answer::ready));
+    CHECK(table.send(kAnn, wire::Wait{{"/q"}}) == to(kAnn, Answer::ready));
+    CHECK(table.send(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{2, "1"}));
+    CHECK(table.send(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{1, "2"}));
+    CHECK(table.send(kAnn, wire::Check{{"/q"}}) == to(kAnn, Answer::not_ready));
     CHECK(table.bytes() == 0);
   }
 
   TEST_CASE("store table: a value not taken by a woken client goes to the next") {
     Table table;
-    for (const ClientId client : {kBob, kEve, kAnn}) table.ask(client, wire::Wait{{"/q"}});
-    table.ask(4, wire::QueuePush{"/q", "1"});
+    for (const ClientId client : {kBob, kEve, kAnn}) table.send(client, wire::Wait{{"/q"}});
+    table.send(4, wire::QueuePush{"/q", "1"});
     CHECK(table.drop(kBob) == wakes({kEve}).replies);
     // It sends another request: it has given up the value, or will check again itself.
     StoreOutcome both = wakes({kAnn});
     both.replies.push_back({kEve, wire::Number{0}});
-    CHECK(table.ask(kEve, wire::NumberOfKeys{}) == both);
-    CHECK(table.ask(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{1, "1"}));
+    CHECK(table.send(kEve, wire::NumberOfKeys{}) == both);
+    CHECK(table.send(kAnn, wire::QueuePop{"/q"}) == to(kAnn, wire::Popped{1, "1"}));
     CHECK(table.drop(kAnn).empty());
     CHECK(table.bytes() == 0);
   }
 
   TEST_CASE("store table: a value already taken is offered to no client") {
     Table table;
-    table.ask(kBob, wire::Wait{{"/q"}});
-    table.ask(kEve, wire::Wait{{"/q"}});
-    table.ask(kAnn, wire::QueuePush{"/q", "1"});
-    table.ask(kAnn, wire::QueuePop{"/q"});
+    table.send(kBob, wire::Wait{{"/q"}});
+    table.send(kEve, wire::Wait{{"/q"}});
+    table.send(kAnn, wire::QueuePush{"/q", "1"});
+    table.send(kAnn, wire::QueuePop{"/q"});
     CHECK(table.drop(kBob).empty());
     CHECK(table.number_of_waits() == 1);
   }
 
   TEST_CASE("store table: a push wakes a client that waits for nothing else") {
     Table table;
-    table.ask(kBob, wire::Wait{{"/k", "/q"}});
-    table.ask(kEve, wire::Wait{{"/q"}});
-    CHECK(table.ask(kAnn, wire::QueuePush{"/q", "1"}) == wakes({kEve}));
-    CHECK(table.ask(kAnn, wire::Set{"/k", ""}) == wakes({kBob}));
+    table.send(kBob, wire::Wait{{"/k", "/q"}});
+    table.send(kEve, wire::Wait{{"/q"}});
+    CHECK(table.send(kAnn, wire::QueuePush{"/q", "1"}) == wakes({kEve}));
+    CHECK(table.send(kAnn, wire::Set{"/k", ""}) == wakes({kBob}));
   }
 
   TEST_CASE("store table: a push wakes the client that waited longest") {
     Table table;
-    table.ask(kBob, wire::Wait{{"/q"}});
-    table.ask(kEve, wire::Wait{{"/q"}});
-    CHECK(table.ask(kAnn, wire::QueuePush{"/q", "1"}) == wakes({kBob}));
-    CHECK(table.ask(kAnn, wire::QueuePush{"/q", "2"}) == wakes({kEve}));
-    CHECK(table.ask(kAnn, wire::QueuePush{"/q", "3"}) == nothing());
+    table.send(kBob, wire::Wait{{"/q"}});
+    table.send(kEve, wire::Wait{{"/q"}});
+    CHECK(table.send(kAnn, wire::QueuePush{"/q", "1"}) == wakes({kBob}));
+    CHECK(table.send(kAnn, wire::QueuePush{"/q", "2"}) == wakes({kEve}));
+    CHECK(table.send(kAnn, wire::QueuePush{"/q", "3"}) == nothing());
   }
 
   TEST_CASE("store table: a barrier opens with the last arrival and stays open") {
     Table table;
-    CHECK(table.ask(kBob, wire::Barrier{"/b", 3}) == nothing());
+    CHECK(table.send(kBob, wire::Barrier{"/b", 3}) == nothing());
     CHECK(table.value("/b") == "1");
-    CHECK(table.ask(kEve, wire::Barrier{"/b", 3}) == nothing());
-    CHECK(table.ask(kAnn, wire::Barrier{"/b", 3}) == wakes({kAnn, kBob, kEve}));
-    CHECK(table.ask(kBob, wire::Barrier{"/b", 3}) == wakes({kBob}));
+    CHECK(table.send(kEve, wire::Barrier{"/b", 3}) == nothing());
+    CHECK(table.send(kAnn, wire::Barrier{"/b", 3}) == wakes({kAnn, kBob, kEve}));
+    CHECK(table.send(kBob, wire::Barrier{"/b", 3}) == wakes({kBob}));
     CHECK(table.value("/b") == "4");
-    CHECK(table.ask(kBob, wire::Barrier{"/none", 0}) == wakes({kBob}));
+    CHECK(table.send(kBob, wire::Barrier{"/none", 0}) == wakes({kBob}));
   }
 
   TEST_CASE("store table: a cancelled arrival still counts and a SET opens the barrier") {
     Table table;
-    table.ask(kBob, wire::Barrier{"/b", 3});
-    table.ask(kBob, wire::CancelWait{});
-    CHECK(table.ask(kEve, wire::Barrier{"/b", 3}) == nothing());
+    table.send(kBob, wire::Barrier{"/b", 3});
+    table.send(kBob, wire::CancelWait{});
+    CHECK(table.send(kEve, wire::Barrier{"/b", 3}) == nothing());
     CHECK(table.value("/b") == "2");
-    CHECK(table.ask(kAnn, wire::Set{"/b", "9"}) == wakes({kEve}));
+    CHECK(table.send(kAnn, wire::Set{"/b", "9"}) == wakes({kEve}));
   }
 
   TEST_CASE("store table: watching clients are notified of every change") {
     using wire::Change;
     using wire::Notification;
     Table table;
-    CHECK(table.ask_legacy(kBob, wire::WatchKey{"/k"}) == to(kBob, Answer::watch_registered));
-    CHECK(table.ask_legacy(kBob, wire::WatchKey{"/k"}) == to(kBob, Answer::watch_registered));
-    CHECK(table.ask(kAnn, wire::Set{"/k", "1"}) ==
+    CHECK(table.send_legacy(kBob, wire::WatchKey{"/k"}) == to(kBob, Answer::watch_registered));
+    CHECK(table.send_legacy(kBob, wire::WatchKey{"/k"}) == to(kBob, Answer::watch_registered));
+    CHECK(table.send(kAnn, wire::Set{"/k", "1"}) ==
           to(kBob, Notification({Change::created, "/k", "", "1"})));
-    CHECK(table.ask(kAnn, wire::Set{"/k", "2"}) ==
+    CHECK(table.send(kAnn, wire::Set{"/k", "2"}) ==
           to(kBob, Notification({Change::updated, "/k", "1", "2"})));
-    CHECK(table.ask(kAnn, wire::Append{"/k", "3"}) ==
+    CHECK(table.send(kAnn, wire::Append{"/k", "3"}) ==
           to(kBob, Notification({Change::appended, "/k", "2", "23"})));
-    CHECK(table.ask(kAnn, wire::Add{"/k", 1}).replies.at(0) ==
+    CHECK(table.send(kAnn, wire::Add{"/k", 1}).replies.at(0) ==
           Delivery{kBob, Notification({Change::updated, "/k", "23", "24"})});
-    CHECK(table.ask(kAnn, wire::DeleteKey{"/k"}).replies.at(0) ==
+    CHECK(table.send(kAnn, wire::DeleteKey{"/k"}).replies.at(0) ==
           Delivery{kBob, Notification({Change::deleted, "/k", "24", ""})});
     table.drop(kBob);
-    CHECK(table.ask(kAnn, wire::Set{"/k", "1"}) == nothing());
+    CHECK(table.send(kAnn, wire::Set{"/k", "1"}) == nothing());
   }
 
   TEST_CASE("store table: a removed client gets nothing and leaves no state") {
     Table table;
-    table.ask(kBob, wire::Wait{{"/a", "/b"}});
-    table.ask(kEve, wire::Barrier{"/c", 2});
+    table.send(kBob, wire::Wait{{"/a", "/b"}});
+    table.send(kEve, wire::Barrier{"/c", 2});
     table.drop(kBob);
     table.drop(kEve);
     CHECK(table.number_of_waits() == 0);
-    CHECK(table.ask(kAnn, wire::Set{"/a", ""}) == nothing());
-    CHECK(table.ask(kAnn, wire::Barrier{"/c", 2}) == wakes({kAnn}));
-    table.ask(kAnn, wire::DeleteKey{"/a"});
-    table.ask(kAnn, wire::DeleteKey{"/c"});
+    CHECK(table.send(kAnn, wire::Set{"/a", ""}) == nothing());
+    CHECK(table.send(kAnn, wire::Barrier{"/c", 2}) == wakes({kAnn}));
+    table.send(kAnn, wire::DeleteKey{"/a"});
+    table.send(kAnn, wire::DeleteKey{"/c"});
     CHECK(table.bytes() == 0);
   }
 
   TEST_CASE("store table: clearing removes everything") {
     Table table;
-    table.ask(kAnn, wire::Set{"/k", "v"});
-    table.ask(kAnn, wire::QueuePush{"/q", "v"});
-    table.ask(kBob, wire::Wait{{"/a"}});
-    table.ask(kEve, wire::WatchKey{"/k"});
+    table.send(kAnn, wire::Set{"/k", "v"});
+    table.send(kAnn, wire::QueuePush{"/q", "v"});
+    table.send(kBob, wire::Wait{{"/a"}});
+    table.send(kEve, wire::WatchKey{"/k"});
     table.clear();
     CHECK(table.bytes() == 0);
     CHECK(table.number_of_waits() == 0);
-    CHECK(table.ask(kAnn, wire::Check{{"/q"}}) == to(kAnn, Answer::not_ready));
-    CHECK(table.ask(kAnn, wire::MultiSet{{{"/k", ""}, {"/a", ""}}}) == nothing());
+    CHECK(table.send(kAnn, wire::Check{{"/q"}}) == to(kAnn, Answer::not_ready));
+    CHECK(table.send(kAnn, wire::MultiSet{{{"/k", ""}, {"/a", ""}}}) == nothing());
   }
 
   TEST_CASE("store table: a full table accepts only requests that do not grow it") {
     Table table({.bytes_max = 2000});
-    CHECK(table.ask(kAnn, wire::Set{"/k", std::string(1000, 'x')}) == nothing());
-    CHECK(is_refused(table.ask(kAnn, wire::Set{"/l", std::string(1000, 'x')})));
-    CHECK(is_refused(table.ask(kAnn, wire::Append{"/k", std::string(1000, 'x')})));
-    CHECK(is_refused(table.ask(kAnn, wire::QueuePush{"/q", std::string(1000, 'x')})));
-    CHECK(table.ask(kAnn, wire::Set{"/k", std::string(1000, 'y')}) == nothing());
-    CHECK(table.ask(kAnn, wire::Set{"/k", ""}) == nothing());
-    CHECK(table.ask(kAnn, wire::Set{"/l", std::string(1000, 'x')}) == nothing());
+    CHECK(table.send(kAnn, wire::Set{"/k", std::string(1000, 'x')}) == nothing());
+    CHECK(is_refused(table.send(kAnn, wire::Set{"/l", std::string(1000, 'x')})));
+    CHECK(is_refused(table.send(kAnn, wire::Append{"/k", std::string(1000, 'x')})));
+    CHECK(is_refused(table.send(kAnn, wire::QueuePush{"/q", std::string(1000, 'x')})));
+    CHECK(table.send(kAnn, wire::Set{"/k", std::string(1000, 'y')}) == nothing());
+    CHECK(table.send(kAnn, wire::Set{"/k", ""}) == nothing());
+    CHECK(table.send(kAnn, wire::Set{"/l", std::string(1000, 'x')}) == nothing());
   }
 
   TEST_CASE("store table: waits and watches have a common limit") {
     Table table({.waits_max = 3});
-    CHECK(table.ask(kAnn, wire::Wait{{"/a", "/b"}}) == nothing());
-    CHECK(is_refused(table.ask(kBob, wire::Wait{{"/a", "/b"}})));
-    CHECK(table.ask(kBob, wire::WatchKey{"/a"}) == to(kBob, Answer::watch_registered));
-    CHECK(is_refused(table.ask(kBob, wire::WatchKey{"/b"})));
-    CHECK(is_refused(table.ask(kEve, wire::Barrier{"/c", 2})));
+    CHECK(table.send(kAnn, wire::Wait{{"/a", "/b"}}) == nothing());
+    CHECK(is_refused(table.send(kBob, wire::Wait{{"/a", "/b"}})));
+    CHECK(table.send(kBob, wire::WatchKey{"/a"}) == to(kBob, Answer::watch_registered));
+    CHECK(is_refused(table.send(kBob, wire::WatchKey{"/b"})));
+    CHECK(is_refused(table.send(kEve, wire::Barrier{"/c", 2})));
     table.drop(kAnn);
-    CHECK(table.ask(kEve, wire::Barrier{"/c", 2}) == nothing());
+    CHECK(table.send(kEve, wire::Barrier{"/c", 2}) == nothing());
   }
 
   TEST_CASE("store: repeated keys of a WAIT count once towards the limit of waits") {
     Table table({.waits_max = 2});
-    CHECK(table.ask(kAnn, wire::Wait{{"/a", "/b", "/a"}}) == nothing());
+    CHECK(table.send(kAnn, wire::Wait{{"/a", "/b", "/a"}}) == nothing());
     table.drop(kAnn);
-    CHECK(is_refused(table.ask(kAnn, wire::Wait{{"/a", "/b", "/c"}})));
+    CHECK(is_refused(table.send(kAnn, wire::Wait{{"/a", "/b", "/c"}})));
   }
 
   TEST_CASE("store table: appends cannot exceed the value limit") {
     Table table;
-    table.ask(kAnn, wire::Set{"/k", std::string(wire::kValueBytesMax, 'x')});
-    CHECK(table.ask(kAnn, wire::Append{"/k", ""}) == nothing());
-    CHECK(is_refused(table.ask(kAnn, wire::Append{"/k", "x"})));
+    table.send(kAnn, wire::Set{"/k", std::string(wire::kValueBytesMax, 'x')});
+    CHECK(table.send(kAnn, wire::Append{"/k", ""}) == nothing());
+    CHECK(is_refused(table.send(kAnn, wire::Append{"/k", "x"})));
   }
 
   TEST_CASE("store table: a too long reply is rejected before it is built") {
     Table table({.unread_bytes_max = 1000});
-    table.ask(kAnn, wire::Set{"/k", std::string(600, 'x')});
-    CHECK(table.ask(kAnn, wire::MultiGet{{"/k"}}).refusal.empty());
-    CHECK(is_refused(table.ask(kAnn, wire::MultiGet{{"/k", "/k"}})));
-    table.ask(kAnn, wire::Set{std::string(1000, 'k'), ""});
-    CHECK(is_refused(table.ask(kAnn, wire::ListKeys{})));
+    table.send(kAnn, wire::Set{"/k", std::string(600, 'x')});
+    CHECK(table.send(kAnn, wire::MultiGet{{"/k"}}).refusal.empty());
+    CHECK(is_refused(table.send(kAnn, wire::MultiGet{{"/k", "/k"}})));
+    table.send(kAnn, wire::Set{std::string(1000, 'k'), ""});
+    CHECK(is_refused(table.send(kAnn, wire::ListKeys{})));
   }
 }
 

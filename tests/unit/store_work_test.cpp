@@ -18,7 +18,7 @@ namespace {
 
 constexpr ClientId kAnn = 1, kBob = 2, kEve = 3;
 
-StoreOutcome ask(StoreTable& table, wire::Request request) {
+StoreOutcome perform(StoreTable& table, wire::Request request) {
   return table.apply(kAnn, std::move(request), wire::Dialect::modern);
 }
 
@@ -40,8 +40,8 @@ TEST_SUITE("store work") {
   TEST_CASE("store work: it grows with keys and values and notified clients") {
     StoreTable table({});
     const std::string large(100 * 1024, 'x');
-    ask(table, wire::Set{"/large", large});
-    ask(table, wire::Set{"/watched", "x"});
+    perform(table, wire::Set{"/large", large});
+    perform(table, wire::Set{"/watched", "x"});
     for (const ClientId client : {kAnn, kBob, kEve})
       table.apply(client, wire::WatchKey{"/watched"}, wire::Dialect::legacy);
     table.apply(kEve, wire::Wait{{"/waited"}}, wire::Dialect::modern);
@@ -72,7 +72,7 @@ TEST_SUITE("store work") {
       CAPTURE(wire::operation_name(row.request));
       CHECK(work_of(table, row.request) == row.work);
     }
-    ask(table, wire::QueuePush{"/queue", large});
+    perform(table, wire::QueuePush{"/queue", large});
     CHECK(work_of(table, wire::QueuePop{"/queue"}) == 103);
   }
 
@@ -81,18 +81,18 @@ TEST_SUITE("store work") {
     std::vector<std::string> keys;
     keys.reserve(100);
     for (int i = 0; i < 100; ++i) keys.push_back(std::to_string(i));
-    ask(table, wire::Wait{keys});
+    perform(table, wire::Wait{keys});
     CHECK(work_of(table, wire::CancelWait{}) == 101);
     CHECK(work_of(table, wire::Get{"/a"}) == 3);
     CHECK(work_of(table, wire::Get{"/a"}, wire::Dialect::legacy) == 103);
-    ask(table, wire::CancelWait{});
+    perform(table, wire::CancelWait{});
     CHECK(work_of(table, wire::CancelWait{}) == 1);
   }
 
   TEST_CASE("StoreTable::drop() removes at most the given number of keys") {
     StoreTable table({});
-    ask(table, wire::Wait{{"/a", "/b", "/c"}});
-    for (const std::string key : {"/d", "/e"}) ask(table, wire::WatchKey{key});
+    perform(table, wire::Wait{{"/a", "/b", "/c"}});
+    for (const std::string key : {"/d", "/e"}) perform(table, wire::WatchKey{key});
     std::vector<std::size_t> left;
     while (table.has_keys(kAnn)) {
       table.drop(kAnn, 2);
@@ -104,7 +104,7 @@ TEST_SUITE("store work") {
 
   TEST_CASE("StoreTable: a client being dropped is not woken unlike others") {
     StoreTable table({});
-    ask(table, wire::Wait{{"/a", "/b", "/c"}});
+    perform(table, wire::Wait{{"/a", "/b", "/c"}});
     table.apply(kBob, wire::Wait{{"/a"}}, wire::Dialect::modern);
     table.drop(kAnn, 1);
     const auto set = [&](const char* key) {
@@ -121,14 +121,14 @@ TEST_SUITE("store work") {
 
   TEST_CASE("StoreTable::apply_part() tests the keys of a CHECK until one is absent") {
     StoreTable table({});
-    for (const std::string key : {"/a", "/b", "/c", "/d", "/e"}) ask(table, wire::Set{key, ""});
+    for (const std::string key : {"/a", "/b", "/c", "/d", "/e"}) perform(table, wire::Set{key, ""});
     wire::Request all = wire::Check{{"/a", "/b", "/c", "/d", "/e"}};
     CHECK(parts(table, all) == 2);
     CHECK(all == wire::Request(wire::Check{{"/a"}}));
-    CHECK(ask(table, all).replies == std::vector<Delivery>{{kAnn, wire::Answer::ready}});
+    CHECK(perform(table, all).replies == std::vector<Delivery>{{kAnn, wire::Answer::ready}});
     wire::Request some = wire::Check{{"/a", "/b", "/absent", "/d", "/e"}};
     CHECK(parts(table, some) == 1);
-    CHECK(ask(table, some).replies == std::vector<Delivery>{{kAnn, wire::Answer::not_ready}});
+    CHECK(perform(table, some).replies == std::vector<Delivery>{{kAnn, wire::Answer::not_ready}});
   }
 
   TEST_CASE("StoreTable: a WAIT in parts ends once all of its keys exist") {
@@ -158,13 +158,13 @@ TEST_SUITE("store work") {
     CHECK(parts(table, wait) == 1);
     for (const std::string key : {"/a", "/b", "/c", "/d"})
       table.apply(kEve, wire::Set{key, ""}, wire::Dialect::modern);
-    CHECK(ask(table, wait).replies == std::vector<Delivery>{{kAnn, wire::Answer::ready}});
+    CHECK(perform(table, wait).replies == std::vector<Delivery>{{kAnn, wire::Answer::ready}});
     CHECK_FALSE(table.has_keys(kAnn));
   }
 
   TEST_CASE("StoreTable: a client is not woken once a part of its wait has been cancelled") {
     StoreTable table({});
-    ask(table, wire::Wait{{"/a", "/b", "/c", "/d", "/e"}});
+    perform(table, wire::Wait{{"/a", "/b", "/c", "/d", "/e"}});
     wire::Request cancel = wire::CancelWait{};
     const auto set = [&](const char* key) {
       return table.apply(kEve, wire::Set{key, ""}, wire::Dialect::modern).replies;
@@ -175,7 +175,7 @@ TEST_SUITE("store work") {
     CHECK(set("/a").empty());
     CHECK(table.apply_part(kAnn, cancel, wire::Dialect::modern, 4));
     CHECK_FALSE(table.apply_part(kAnn, cancel, wire::Dialect::modern, 4));
-    CHECK(ask(table, cancel).replies ==
+    CHECK(perform(table, cancel).replies ==
           std::vector<Delivery>{{kAnn, wire::Answer::wait_cancelled}});
     CHECK(table.number_of_waits() == 0);
   }
@@ -201,13 +201,13 @@ TEST_SUITE("store work") {
     StoreTable table({.waits_max = 3});
     wire::Request wait = wire::Wait{{"/a", "/b", "/c", "/d", "/e"}};
     CHECK(parts(table, wait) == 1);
-    CHECK_FALSE(ask(table, wait).refusal.empty());
+    CHECK_FALSE(perform(table, wait).refusal.empty());
     table.drop(kAnn);
     CHECK(table.number_of_waits() == 0);
-    ask(table, wire::Wait{{"/a"}});
+    perform(table, wire::Wait{{"/a"}});
     wait = wire::Wait{{"/b", "/c", "/d"}};
     CHECK(parts(table, wait) == 0);
-    CHECK_FALSE(ask(table, wait).refusal.empty());
+    CHECK_FALSE(perform(table, wait).refusal.empty());
   }
 
   TEST_CASE("store work: it is counted up to the limit only") {
@@ -219,7 +219,7 @@ TEST_SUITE("store work") {
   TEST_CASE("store work: the parts of a long MULTI_GET give the whole reply") {
     StoreTable table({});
     const std::string large(100 * 1024, 'x');
-    for (const std::string key : {"/a", "/b", "/c"}) ask(table, wire::Set{key, large + key});
+    for (const std::string key : {"/a", "/b", "/c"}) perform(table, wire::Set{key, large + key});
     const std::vector<std::string> keys = {"/a", "/absent", "/b", "/c"};
     wire::Request request = wire::MultiGet{keys};
     CHECK_FALSE(split_request(table, request, 1000));
@@ -228,7 +228,7 @@ TEST_SUITE("store work") {
     for (std::optional<wire::Request> next = request; next;) {
       auto first = *next;
       next = split_request(table, first, 100);
-      const auto replies = ask(table, first).replies;
+      const auto replies = perform(table, first).replies;
       const auto& part = std::get<wire::Values>(replies.at(0).reply).values;
       CHECK(part.size() <= 2);
       values.insert(values.end(), part.begin(), part.end());
@@ -248,7 +248,7 @@ TEST_SUITE("store work") {
     for (std::optional<wire::Request> next = request; next; ++parts) {
       auto first = *next;
       next = split_request(table, first, 20);
-      ask(table, first);
+      perform(table, first);
     }
     CHECK(parts == 10);
     CHECK(table.number_of_keys() == pairs.size());

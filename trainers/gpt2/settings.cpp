@@ -46,7 +46,7 @@ std::string describe_difference(std::span<const Settings> ranks, const std::stri
     ranks_of[value].push_back(rank);
   }
   if (values.size() == 1) return "";
-  std::string text = name_for_people(name) + " is ";
+  std::string text = display_name(name) + " is ";
   for (std::size_t i = 0; i < std::min(values.size(), kNamed); ++i) {
     text += (i == 0 ? "" : " and ") + values[i] + " on " + describe_ranks(ranks_of[values[i]]);
   }
@@ -112,7 +112,7 @@ Settings common_settings(const Options& options, const ddprun::WorkerEnv& env,
   return settings;
 }
 
-std::string name_for_people(const std::string& setting) {
+std::string display_name(const std::string& setting) {
   if (setting == "tokens") return "the number of tokens in --data";
   if (setting == "data_checksum") return "the checksum of --data";
   if (setting == "test_data_checksum") return "the checksum of --test_data";

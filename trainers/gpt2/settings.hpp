@@ -25,7 +25,7 @@ Settings common_settings(const Options& options, const ddprun::WorkerEnv& env,
                          const TokenFile& data, const TokenFile* test_data);
 
 /// Returns the name for messages, such as "--lr" or "the number of workers".
-std::string name_for_people(const std::string& setting);
+std::string display_name(const std::string& setting);
 
 std::string text_of(const Settings& value);
 

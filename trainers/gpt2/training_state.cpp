@@ -55,7 +55,7 @@ void refuse_other_settings(std::int64_t step, const nlohmann::json& then, const 
     if (name == "device" || (name == "threads" && !is_same_device)) continue;
     // A constant rate does not depend on the end.
     if (name == "steps" && now.value("lr_schedule", "") == "constant") continue;
-    differences += (differences.empty() ? "" : ", ") + name_for_people(name) + " was " +
+    differences += (differences.empty() ? "" : ", ") + display_name(name) + " was " +
                    (old == then.end() ? "not there" : text_of(*old)) + " and is " + text_of(value);
   }
   if (differences.empty()) return;

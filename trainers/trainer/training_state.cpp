@@ -52,7 +52,7 @@ nlohmann::json parse_section(const Checkpoint& checkpoint, const std::string& na
   return json;
 }
 
-std::string name_for_people(const std::string& setting) {
+std::string display_name(const std::string& setting) {
   const bool is_option = setting != "workers" && setting != "samples";
   return is_option ? "--" + setting : "the number of " + setting;
 }
@@ -83,7 +83,7 @@ void refuse_other_settings(const Checkpoint& checkpoint, const Settings& now) {
           "; the linear schedule has lowered the rate for the old number of epochs: only a "
           "training with --lr_schedule constant can change it";
     }
-    differences += (differences.empty() ? "" : ", ") + name_for_people(name) + " was " +
+    differences += (differences.empty() ? "" : ", ") + display_name(name) + " was " +
                    (old == then.end() ? "not known" : text_of(*old)) + " and is now " +
                    text_of(value);
   }

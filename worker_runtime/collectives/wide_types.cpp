@@ -11,8 +11,8 @@ namespace ddprun::collectives {
 
 namespace {
 
-struct Plainly {};  // tag of this file's copy of Half
-using Halves = Half<Plainly>;
+struct WideTypesTag {};  // tag of this file's copy of Half
+using Halves = Half<WideTypesTag>;
 
 template <typename From, typename To, typename Convert>
 void convert(const void* from, void* to, std::size_t elements, Convert each) {

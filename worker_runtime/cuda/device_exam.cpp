@@ -38,9 +38,9 @@ std::string name_of(const CudaCalls& calls, int device) {
 }
 
 /// State of an examination: resources and measurements.
-class Look {
+class Examination {
  public:
-  Look(const CudaCalls& calls, const ExamKernels& kernels, const DeviceExam& exam)
+  Examination(const CudaCalls& calls, const ExamKernels& kernels, const DeviceExam& exam)
       : calls_(calls),
         kernels_(kernels),
         exam_(exam),
@@ -164,11 +164,11 @@ DeviceFigures examine(const CudaCalls& calls, const ExamKernels& kernels, const 
   figures.name = name_of(calls, exam.device);
   exam.note(figures.name, ": initialising CUDA");
   const OnDevice here(calls, exam.device);
-  Look look(calls, kernels, exam);
+  Examination examination(calls, kernels, exam);
   exam.note(figures.name, ": writing to its memory and reading it");
-  figures.memory_bytes_per_second = look.memory();
+  figures.memory_bytes_per_second = examination.memory();
   exam.note(figures.name, ": multiplying matrices");
-  figures.product_flops = look.product();
+  figures.product_flops = examination.product();
   return figures;
 }
 

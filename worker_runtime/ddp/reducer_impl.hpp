@@ -27,7 +27,7 @@ class GradientReducer::Impl {
   Impl& operator=(const Impl&) = delete;
   /// Aborts the group within a step, since the other ranks would wait for this rank's buckets.
   ~Impl() {
-    if (owes_buckets()) {
+    if (has_unreduced_buckets()) {
       reduction_.queue().abort("its gradient reducer was destroyed within a step");
     }
   }
@@ -57,7 +57,7 @@ class GradientReducer::Impl {
   /// In `checking`, the buckets of the failed step have been reduced.
   enum class Phase { idle, accumulating, synchronising, finishing, checking };
 
-  bool owes_buckets() const {
+  bool has_unreduced_buckets() const {
     const Phase phase = phase_;
     return phase == Phase::synchronising || phase == Phase::finishing ||
            (forward_ && forward_->synchronise);

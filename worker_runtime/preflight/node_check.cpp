@@ -38,10 +38,10 @@ class Check {
   NodeResult run() {
     look_at_device();
     const bool is_alone = host_.size() == 1;
-    if (!has_anybody_problems() && !is_alone) {
+    if (!has_any_problem() && !is_alone) {
       compare("reads and writes its memory at", result_.report.memory_bytes_per_second, "B/s");
       compare("multiplies matrices at", result_.report.product_flops, "FLOP/s");
-      if (!has_anybody_problems()) exchange();
+      if (!has_any_problem()) exchange();
     }
     return std::move(result_);
   }
@@ -64,7 +64,7 @@ class Check {
       report().problem = "it finds no GPU, but other workers of this node have one";
   }
 
-  bool has_anybody_problems() { return is_any(share(host_, report().problem.empty() ? 0 : 1)); }
+  bool has_any_problem() { return is_any(share(host_, report().problem.empty() ? 0 : 1)); }
 
   /// A slow CPU is only a warning, since its clock may be reduced for a reason. Shared devices are
   /// not compared.
@@ -91,10 +91,10 @@ class Check {
     // The rate between CPU workers depends on the load of the machine.
     if (exam_.device.kind != Device::Kind::cpu)
       compare("exchanges data with the best of its partners at", pairs.bytes_per_second, "B/s");
-    if (!has_anybody_problems()) exchange_with_everybody(group, settings);
+    if (!has_any_problem()) exchange_among_all(group, settings);
   }
 
-  void exchange_with_everybody(const ProcessGroup& group, const ExchangeSettings& settings) {
+  void exchange_among_all(const ProcessGroup& group, const ExchangeSettings& settings) {
     const auto all = exchange_with_all(group, settings);
     report().all_reduce_bytes_per_second = all.bytes_per_second;
     const bool is_failed = is_any(share(host_, all.bytes_per_second > 0 ? 0 : 1));

@@ -96,7 +96,7 @@ void Communicator::deregister(void* handle) noexcept {
 bool Communicator::revoke() noexcept {
   const NcclCalls& calls = calls_();
   if (calls.comm_revoke == nullptr || !has_met_ || is_captured_) return false;
-  ncclResult_t state = come_back(
+  ncclResult_t state = run_limited(
       [&calls, comm = comm_] {
         constexpr int kDefault = 0;
         return calls.comm_revoke(comm, kDefault);
@@ -113,13 +113,13 @@ bool Communicator::revoke() noexcept {
 }
 
 void Communicator::end(ncclResult_t (*function)(ncclComm_t), Deadline::Duration limit) noexcept {
-  come_back([function, comm = std::exchange(comm_, nullptr)] { return function(comm); }, limit);
+  run_limited([function, comm = std::exchange(comm_, nullptr)] { return function(comm); }, limit);
 }
 
 /// Runs `call` on a separate thread, since it may hang. Ends the process if it does not return,
 /// unless graphs may exist: then the thread is detached until they are destroyed.
-ncclResult_t Communicator::come_back(const std::function<ncclResult_t()>& call,
-                                     Deadline::Duration limit) noexcept {
+ncclResult_t Communicator::run_limited(const std::function<ncclResult_t()>& call,
+                                       Deadline::Duration limit) noexcept {
   std::packaged_task<ncclResult_t()> task(call);
   auto result = task.get_future();
   std::thread thread(std::move(task));

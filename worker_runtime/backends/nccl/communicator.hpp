@@ -74,8 +74,8 @@ class Communicator {
   bool finalize() noexcept;
   bool revoke() noexcept;
   void end(ncclResult_t (*function)(ncclComm_t), Deadline::Duration limit) noexcept;
-  ncclResult_t come_back(const std::function<ncclResult_t()>& call,
-                         Deadline::Duration limit) noexcept;
+  ncclResult_t run_limited(const std::function<ncclResult_t()>& call,
+                           Deadline::Duration limit) noexcept;
 
   const NcclCalls& (*const calls_)();
   const std::string name_;

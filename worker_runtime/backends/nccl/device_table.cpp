@@ -28,12 +28,12 @@ DeviceCollectives& object_of(void* collectives) {
 
 /// Runs `call` with the libraries on a separate thread; they outlive all threads.
 template <typename Call>
-auto ask(const Libraries& libraries, const std::string& what, Call call) {
+auto call_limited(const Libraries& libraries, const std::string& what, Call call) {
   return call_by(Deadline::after(libraries.driver_timeout), what, std::move(call));
 }
 
 int count_devices(const Libraries& libraries) {
-  return ask(libraries, "cudaGetDeviceCount", [&calls = *libraries.cuda] {
+  return call_limited(libraries, "cudaGetDeviceCount", [&calls = *libraries.cuda] {
     int devices = 0;
     const cudaError_t error = calls.get_device_count(&devices);
     if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0))
@@ -59,7 +59,7 @@ void examine(const Libraries& libraries, const DeviceExamOrder& order, DeviceExa
 }
 
 ncclUniqueId make_id(const Libraries& libraries) {
-  return ask(libraries, "ncclGetUniqueId", [&calls = libraries.nccl()] {
+  return call_limited(libraries, "ncclGetUniqueId", [&calls = libraries.nccl()] {
     ncclUniqueId id;
     const ncclResult_t result = calls.get_unique_id(&id);
     if (result != ncclSuccess) {
@@ -73,8 +73,8 @@ ncclUniqueId make_id(const Libraries& libraries) {
 /// Creates CUDA's context of the device, for all threads. Later calls are fast.
 void create_context(const Libraries& libraries, int device) {
   const std::string what = "CUDA device " + std::to_string(device) + ": initialising CUDA";
-  ask(libraries, what,
-      [&calls = *libraries.cuda, device] { const cuda::Stream any(calls, device); });
+  call_limited(libraries, what,
+               [&calls = *libraries.cuda, device] { const cuda::Stream any(calls, device); });
 }
 
 std::unique_ptr<DeviceCollectives> make(const Libraries& libraries, const DeviceMember& member) {

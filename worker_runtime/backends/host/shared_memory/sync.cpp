@@ -89,9 +89,9 @@ void Sync::publish_cores() const {
 void Sync::read_cores() {
   int cores = 0;
   for (std::size_t word = 0; word < kCoreWords; ++word) {
-    std::uint64_t anybodys = 0;
-    for (int rank = 0; rank < region_.ranks(); ++rank) anybodys |= region_.line(rank).cores[word];
-    cores += std::popcount(anybodys);
+    std::uint64_t all_ranks = 0;
+    for (int rank = 0; rank < region_.ranks(); ++rank) all_ranks |= region_.line(rank).cores[word];
+    cores += std::popcount(all_ranks);
   }
   spins_ = region_.ranks() <= cores ? kSpins : 0;
 }

@@ -88,7 +88,7 @@ class TraceTarget {
            ready()});
   }
 
-  StacksTaken ask() {
+  StacksTaken take_stacks() {
     const auto before = bench.history().stacks.size();
     bench.group().take_stacks("for a test");
     bench.run_until([&] { return bench.history().stacks.size() > before; });
@@ -101,7 +101,7 @@ class TraceTarget {
   pid_t pid = -1;
 };
 
-/// A program in place of a tool.
+/// Creates a program that replaces a tool.
 inline std::string make_tool(const std::filesystem::path& folder, const std::string& script) {
   const auto path = folder / "tool";
   std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
