@@ -65,8 +65,8 @@ class Attempt::Impl {
     if (group_ != nullptr) group_->forward(signal);
   }
 
-  void set_others_waiting(bool are_waiting) {
-    if (hang_watch_) hang_watch_->set_others_waiting(are_waiting);
+  void set_others_wait(std::chrono::milliseconds time) {
+    if (hang_watch_) hang_watch_->set_others_wait(time);
   }
 
   bool take_stacks(const std::string& reason) {
@@ -496,8 +496,8 @@ void Attempt::forward(int signal) {
   impl_->forward(signal);
 }
 
-void Attempt::set_others_waiting(bool are_waiting) {
-  impl_->set_others_waiting(are_waiting);
+void Attempt::set_others_wait(std::chrono::milliseconds time) {
+  impl_->set_others_wait(time);
 }
 
 bool Attempt::take_stacks(const std::string& reason) {

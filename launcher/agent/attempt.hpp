@@ -54,8 +54,9 @@ class Attempt {
     /// Receives the reason when a worker has failed and the others are about to be stopped, or when
     /// a worker crashes after it was asked to stop.
     std::function<void(const std::string& reason)> on_failure;
-    /// Receives changes of whether ranks of this node wait; see HangDetector::are_ranks_waiting().
-    std::function<void(bool are_waiting)> on_wait;
+    /// Receives the longest wait of this node's ranks for others, about once a second while it is
+    /// not 0, and when it becomes 0.
+    std::function<void(std::chrono::milliseconds time)> on_wait;
   };
 
   /// `facts` lack the control page and the folders, which the attempt creates.
@@ -70,8 +71,8 @@ class Attempt {
 
   void forward(int signal);
 
-  /// Informs the detection of hangs that ranks of other nodes wait, or no longer do.
-  void set_others_waiting(bool are_waiting);
+  /// Sets the longest wait of ranks on other nodes, for the detection of hangs; 0: none.
+  void set_others_wait(std::chrono::milliseconds time);
 
   /// Reports the stacks of all workers, which continue to run. Returns false if there are no
   /// workers.

@@ -25,9 +25,9 @@ constexpr Milliseconds kBusyLimitMin = 300s;
 constexpr int kWarmUpChanges = 20;
 /// The same for programs whose collectives are unknown: their ranks also run while they start.
 constexpr int kWarmUpRuns = 60;
-/// CPU time of a main thread that sleeps, within a sample. A data loader checks its workers every
-/// five seconds while it waits for them.
-constexpr Milliseconds kSleepingTimeMax = 1ms;
+/// Programs without calls whose threads and descendants use more than this part of a CPU work,
+/// although their main threads sleep. Gloo's and NCCL's threads poll.
+constexpr int kWorkingParts = 10;
 /// Limit as a multiple of the longest wait that has ended.
 constexpr int kUnusualFactor = 10;
 /// Details are sampled in longer waits only.
@@ -79,8 +79,7 @@ std::optional<HangFinding> HangDetector::observe(Time now, const std::vector<Wor
   const bool is_traced = std::any_of(workers.begin(), workers.end(),
                                      [](const WorkerSample& worker) { return worker.is_traced; });
   if (is_traced) elapsed = 0ms;
-  others_wait_ = are_others_waiting_ ? others_wait_ + elapsed : 0ms;
-  has_calls_ = has_calls_ || std::any_of(workers.begin(), workers.end(), has_called);
+  if (!has_calls_ && std::any_of(workers.begin(), workers.end(), has_called)) note_first_call();
   note_processes(workers, elapsed);
   const bool has_progressed =
       has_calls_ ? note_calls(workers, elapsed) : note_shared_idle_time(workers);
@@ -93,7 +92,8 @@ std::optional<HangFinding> HangDetector::observe(Time now, const std::vector<Wor
     }
   }
   auto finding = find_stopped(workers);
-  if (!finding && !open_) finding = find_late(workers, late_ranks);
+  const bool is_certain = open_ && open_->kind == HangFinding::Kind::certain;
+  if (!finding && !is_certain) finding = find_late(workers, late_ranks);
   if (!finding || (open_ && !is_news(*finding, *open_))) return std::nullopt;
   open_ = finding;
   return finding;
@@ -107,8 +107,14 @@ Milliseconds HangDetector::elapsed_since_last(Time now) {
   if (elapsed <= kSuspended) return std::max(elapsed, 0ms);
   histories_.clear();
   quiet_ = 0ms;
-  others_wait_ = 0ms;
   return 0ms;
+}
+
+/// The start of the program does not show how long its collectives wait.
+void HangDetector::note_first_call() {
+  has_calls_ = true;
+  changes_ = 0;
+  quiet_ = longest_quiet_ = 0ms;
 }
 
 void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Milliseconds elapsed) {
@@ -118,7 +124,7 @@ void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Mill
   for (const auto& worker : workers) {
     History& history = histories_[worker.rank];
     const bool has_run = worker.run_time != history.run_time;
-    history.idle = is_idle(worker, history) ? history.idle + elapsed : 0ms;
+    history.idle = is_idle(worker, history, elapsed) ? history.idle + elapsed : 0ms;
     history.pid = worker.pid;
     history.main_time = worker.main_time;
     history.run_time = worker.run_time;
@@ -132,14 +138,17 @@ void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Mill
   }
 }
 
-/// Compares the worker with its last sample. In a program without calls only the main thread shows
-/// a wait: other threads of the libraries poll or log all the time.
-bool HangDetector::is_idle(const WorkerSample& worker, const History& history) const {
-  if (worker.state != 'S' && (has_calls_ || worker.state != 'D')) return false;
-  if (has_calls_) return worker.run_time && worker.run_time == history.run_time;
-  if (!worker.main_time || !history.main_time || worker.pid != history.pid) return false;
-  // Less if a child has ended.
-  return std::chrono::abs(*worker.main_time - *history.main_time) < kSleepingTimeMax;
+/// Compares the worker with its last sample. In a program without calls the main thread shows a
+/// wait, unless another thread or a descendant does the work.
+bool HangDetector::is_idle(const WorkerSample& worker, const History& history,
+                           Milliseconds elapsed) const {
+  if (has_calls_)
+    return worker.state == 'S' && worker.run_time && worker.run_time == history.run_time;
+  if (worker.state != 'S' && worker.state != 'D') return false;
+  const bool has_slept = worker.main_time && worker.main_time == history.main_time;
+  if (!has_slept || worker.pid != history.pid) return false;
+  if (!worker.run_time || !history.run_time) return true;
+  return *worker.run_time - *history.run_time <= elapsed / kWorkingParts;
 }
 
 /// Returns true if a call has started or ended.
@@ -154,8 +163,12 @@ bool HangDetector::note_calls(const std::vector<WorkerSample>& workers, Millisec
   }
   // Without waiting ranks all may compute, which only a limit set by the user forbids.
   const bool is_waiting =
-      are_others_waiting_ || std::any_of(workers.begin(), workers.end(), is_in_call);
-  quiet_ = is_waiting || (is_fixed() && calls != 0) ? quiet_ + elapsed : 0ms;
+      others_wait_ > 0ms || std::any_of(workers.begin(), workers.end(), is_in_call);
+  if (is_waiting || (is_fixed() && calls != 0)) {
+    quiet_ += elapsed;
+  } else {
+    end_wait(std::exchange(quiet_, 0ms));
+  }
   return false;
 }
 
@@ -233,50 +246,69 @@ std::vector<HungRank> HangDetector::late_in_calls(const std::vector<WorkerSample
   return ranks;
 }
 
-/// Returns the ranks that do not sleep. If all sleep, returns those that do not wait for other
-/// ranks.
+/// Returns the ranks that are late while others wait in a collective. If no rank is known to wait,
+/// returns those whose waits differ, or all ranks of the run if that is not known either.
 std::vector<HungRank> HangDetector::late_by_processes(
     const std::vector<WorkerSample>& workers) const {
-  std::vector<HungRank> active, outside_collectives, with_cause, with_peer, all;
+  std::vector<HungRank> all, stopped, late, with_cause;
+  bool is_any_waiting = others_wait_ > 0ms;
+  bool is_any_active = false;
   for (const auto& worker : workers) {
+    if (!worker.main_time) continue;
     const HungRank rank{worker.rank, condition_of(worker)};
-    const bool is_asleep =
-        rank.condition == HangCondition::idle || rank.condition == HangCondition::terminal;
-    if (!is_asleep) active.push_back(rank);
     all.push_back(rank);
-    if (is_collective_library(worker.waiting_code)) continue;
-    if (!worker.waiting_code.empty()) outside_collectives.push_back(rank);
-    if (worker.wait_cause == WaitCause::other) with_cause.push_back(rank);
-    if (worker.wait_cause == WaitCause::peer) with_peer.push_back(rank);
+    if (rank.condition == HangCondition::stopped) {
+      stopped.push_back(rank);
+    } else if (!is_asleep(worker)) {
+      is_any_active = true;
+      late.push_back(rank);
+    } else if (is_collective_library(worker.waiting_code)) {
+      is_any_waiting = true;
+    } else {
+      if (!worker.waiting_code.empty()) late.push_back(rank);
+      if (worker.wait_cause == WaitCause::other) with_cause.push_back(rank);
+    }
   }
-  if (!active.empty()) return active;
-  const auto are_some = [this, &all](const std::vector<HungRank>& ranks) {
-    return !ranks.empty() && (are_others_waiting_ || ranks.size() < all.size());
-  };
-  // By default not those that wait for a lock or a peer, as servers wait for their clients.
-  if (!is_fixed()) return are_some(with_cause) ? with_cause : std::vector<HungRank>();
-  for (const auto* ranks : {&outside_collectives, &with_cause, &with_peer}) {
-    if (are_some(*ranks)) return *ranks;
-  }
-  // The cause may be on another node.
-  return settings_.other_ranks == 0 ? all : std::vector<HungRank>();
+  if (!stopped.empty()) return stopped;
+  if (is_any_waiting && !late.empty()) return late;
+  const bool do_some_differ = !with_cause.empty() && with_cause.size() < all.size();
+  if (!is_any_waiting && !is_any_active && do_some_differ) return with_cause;
+  // The cause may be on another node. By default programs may sleep for any reason.
+  return is_fixed() && settings_.other_ranks == 0 ? all : std::vector<HungRank>();
 }
 
-bool HangDetector::are_ranks_waiting(const std::vector<WorkerSample>& workers) const {
-  if (quiet_ < kDetailsAfter) return false;
-  return std::any_of(workers.begin(), workers.end(), [this](const WorkerSample& worker) {
-    if (has_calls_) return is_in_call(worker);
-    return is_collective_library(worker.waiting_code) &&
-           histories_.at(worker.rank).idle >= kDetailsAfter;
-  });
+Milliseconds HangDetector::ranks_wait(const std::vector<WorkerSample>& workers) const {
+  if (has_calls_) {
+    const bool is_waiting = std::any_of(workers.begin(), workers.end(), is_in_call);
+    return is_waiting && quiet_ >= kDetailsAfter ? quiet_ : 0ms;
+  }
+  Milliseconds longest{0};
+  for (const auto& worker : workers) {
+    const Milliseconds idle = histories_.at(worker.rank).idle;
+    if (idle >= kDetailsAfter && is_collective_library(worker.waiting_code))
+      longest = std::max(longest, idle);
+  }
+  return longest;
+}
+
+/// Returns true if the main thread of a program without calls has slept for some seconds.
+bool HangDetector::is_asleep(const WorkerSample& worker) const {
+  const Milliseconds time =
+      is_fixed() ? std::min(settings_.timeout.time / 2, kDetailsAfter) : kDetailsAfter;
+  return histories_.at(worker.rank).idle >= time;
 }
 
 HangCondition HangDetector::condition_of(const WorkerSample& worker) const {
   if (is_worker_stopped(worker)) return HangCondition::stopped;
-  if (worker.state == 'D') return HangCondition::device;
-  // The first sample of run times ends the idle time.
-  if (2 * histories_.at(worker.rank).idle < quiet_) return HangCondition::busy;
-  return worker.rank == settings_.terminal_rank ? HangCondition::terminal : HangCondition::idle;
+  if (worker.state == 'D' && (has_calls_ || is_asleep(worker))) return HangCondition::device;
+  // With calls, the first sample of run times ends the idle time.
+  const bool is_busy =
+      has_calls_ ? 2 * histories_.at(worker.rank).idle < quiet_ : !is_asleep(worker);
+  if (is_busy) return HangCondition::busy;
+  if (worker.rank == settings_.terminal_rank) return HangCondition::terminal;
+  const bool is_blocked =
+      worker.wait_cause == WaitCause::lock || worker.wait_cause == WaitCause::peer;
+  return is_blocked ? HangCondition::blocked : HangCondition::idle;
 }
 
 /// Returns for how long none of the ranks has run during the wait.

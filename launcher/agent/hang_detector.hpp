@@ -4,9 +4,9 @@
 // A worker that is stopped by a signal while others are not hangs, whatever program it is. Other
 // hangs are found in collectives of the worker runtime: some ranks wait, and no call starts or
 // ends. In programs without these calls, such as PyTorch's, a rank waits while its main thread
-// sleeps, and the run waits while at least half of the ranks do. The waits so far show how long is
-// unusual. A long evaluation looks like an endless loop, and a wait for a service like a deadlock,
-// so automatic limits only suspect such ranks.
+// sleeps in the code of a library for collectives, and the run waits while at least half of the
+// ranks sleep. The waits so far show how long is unusual. A long evaluation looks like an endless
+// loop, and a wait for a service like a deadlock, so automatic limits only suspect such ranks.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -26,6 +26,7 @@ namespace ddprun {
 enum class HangCondition {
   stopped,   ///< by a signal
   idle,      ///< sleeps; has not run during the wait
+  blocked,   ///< idle, and waits for a lock or another process
   terminal,  ///< idle, but may wait for input from a terminal
   device,    ///< uninterruptible sleep
   busy,      ///< uses CPU time
@@ -75,12 +76,12 @@ class HangDetector {
   std::optional<HangFinding> observe(Time now, const std::vector<WorkerSample>& workers,
                                      const LateRanks& late_ranks);
 
-  /// Returns true if ranks of the last sample, `workers`, have waited in collectives for some
-  /// seconds.
-  bool are_ranks_waiting(const std::vector<WorkerSample>& workers) const;
+  /// Returns the longest wait in a collective of ranks of the last sample, `workers`; 0 if shorter
+  /// than some seconds.
+  Milliseconds ranks_wait(const std::vector<WorkerSample>& workers) const;
 
-  /// Takes the same for the ranks of other nodes.
-  void set_others_waiting(bool are_waiting) { are_others_waiting_ = are_waiting; }
+  /// Sets the longest such wait of ranks on other nodes; 0: none.
+  void set_others_wait(Milliseconds time) { others_wait_ = time; }
 
   /// Returns true if the next sample should contain the details.
   bool needs_details() const;
@@ -97,7 +98,8 @@ class HangDetector {
   bool is_fixed() const { return settings_.timeout.mode == HangTimeout::Mode::fixed; }
   Milliseconds elapsed_since_last(Time now);
   void note_processes(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
-  bool is_idle(const WorkerSample& worker, const History& history) const;
+  bool is_idle(const WorkerSample& worker, const History& history, Milliseconds elapsed) const;
+  void note_first_call();
   bool note_calls(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
   bool note_shared_idle_time(const std::vector<WorkerSample>& workers);
   void end_wait(Milliseconds wait);
@@ -109,6 +111,7 @@ class HangDetector {
   std::vector<HungRank> late_in_calls(const std::vector<WorkerSample>& workers,
                                       const LateRanks& late_ranks) const;
   std::vector<HungRank> late_by_processes(const std::vector<WorkerSample>& workers) const;
+  bool is_asleep(const WorkerSample& worker) const;
   HangCondition condition_of(const WorkerSample& worker) const;
   Milliseconds inactive_time(const std::vector<HungRank>& ranks) const;
   bool are_waits_known() const;
@@ -123,8 +126,7 @@ class HangDetector {
   int changes_ = 0;                   ///< samples with progress
   Milliseconds quiet_{0};             ///< since the last progress
   Milliseconds longest_quiet_{0};     ///< longest wait that ended with progress
-  bool are_others_waiting_ = false;   ///< ranks of other nodes
-  Milliseconds others_wait_{0};       ///< since that is known
+  Milliseconds others_wait_{0};       ///< longest wait of ranks on other nodes; 0: none
   std::optional<HangFinding> open_;   ///< the last finding; nullopt after its end
 };
 

@@ -4,6 +4,7 @@
 #include "launcher/process/waiting_code.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -14,12 +15,12 @@ namespace {
 /// Returns ", waits in read of /data/a.bin, called by python3.11"; parts that are unknown are
 /// missing.
 std::string wait_text(const WorkerSample& worker) {
-  const auto wait = kernel_wait(worker.pid);
+  const auto wait = main_thread_wait(worker.pid);
   const auto& call = wait.system_call.empty() ? wait.function : wait.system_call;
   if (call.empty()) return {};
   std::string text = ", waits in " + call;
   if (!wait.file.empty()) text += " of " + wait.file;
-  const auto code = waiting_code(worker.pid);
+  const auto& code = worker.waiting_code;
   return text + (code.empty() ? "" : ", called by " + code.substr(code.rfind('/') + 1));
 }
 
@@ -28,13 +29,15 @@ std::string describe_state(HangCondition condition, const WorkerSample& worker) 
     case HangCondition::stopped:
       return "stopped by a signal (state T)";
     case HangCondition::idle:
+    case HangCondition::blocked:
       return "does not run" + wait_text(worker);
     case HangCondition::terminal:
       return "does not run, and may wait for terminal input";
     case HangCondition::device:
       return describe(kernel_wait(worker.pid));
     case HangCondition::busy:
-      return worker.activity.calls != 0 ? "runs, but calls no collective" : "uses CPU time";
+      if (worker.activity.calls != 0) return "runs, but calls no collective";
+      return worker.state == 'S' ? "runs at times" + wait_text(worker) : "uses CPU time";
   }
   return {};
 }
@@ -55,7 +58,8 @@ std::vector<MissingRank> describe_ranks(const HangFinding& finding,
 
 HangWatch::HangWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
                      const HangDetector::Settings& settings, Listener listener)
-    : group_(group),
+    : executor_(executor),
+      group_(group),
       detector_(settings),
       listener_(std::move(listener)),
       has_other_ranks_(settings.other_ranks > 0),
@@ -68,23 +72,59 @@ void HangWatch::start_timer() {
 }
 
 void HangWatch::observe() {
-  const auto workers = group_.sample(detector_.needs_details());
+  auto workers = group_.sample(detector_.needs_details());
+  add_waiting_code(workers);
   const auto late = [this] { return late_ranks(find_stalled_collectives(group_.flights())); };
   const auto finding = detector_.observe(RunClock::now(), workers, late);
   start_timer();
-  note_wait(detector_.are_ranks_waiting(workers));
-  // Last, since the callback may stop the watch.
-  if (finding) listener_.on_finding(*finding, describe_ranks(*finding, workers));
+  note_wait(detector_.ranks_wait(workers));
+  // Last, since the callback may destroy this object.
+  if (finding && !is_stopped_) listener_.on_finding(*finding, describe_ranks(*finding, workers));
 }
 
-void HangWatch::note_wait(bool are_waiting) {
-  if (has_other_ranks_ && std::exchange(are_waiting_, are_waiting) != are_waiting)
-    listener_.on_wait(are_waiting);
+/// Inspects workers that sleep, once for each sleep and one group at a time, since a worker can
+/// block the inspection without limit.
+void HangWatch::add_waiting_code(std::vector<WorkerSample>& workers) {
+  const auto inspected = std::make_shared<std::vector<WorkerSample>>();
+  for (auto& worker : workers) {
+    if (worker.activity.calls != 0 || worker.state != 'S' || !worker.run_time) continue;
+    const auto same = std::find_if(inspected_.begin(), inspected_.end(), [&](const auto& each) {
+      return each.pid == worker.pid && each.main_time == worker.main_time;
+    });
+    if (same != inspected_.end()) {
+      worker.waiting_code = same->waiting_code;
+    } else {
+      inspected->push_back(worker);
+    }
+  }
+  if (inspected->empty() || search_) return;
+  try {
+    search_ = std::make_unique<BackgroundSearch>(
+        executor_,
+        [inspected] {
+          for (auto& worker : *inspected) worker.waiting_code = waiting_code(worker.pid);
+        },
+        [this, inspected] {
+          search_.reset();
+          for (auto& worker : *inspected) {
+            std::erase_if(inspected_, [&](const auto& each) { return each.rank == worker.rank; });
+            inspected_.push_back(std::move(worker));
+          }
+        });
+  } catch (const std::exception&) {
+    return;  // a later sample may find descriptors and memory again
+  }
+}
+
+void HangWatch::note_wait(std::chrono::milliseconds time) {
+  if (has_other_ranks_ && listener_.on_wait && std::exchange(wait_, time) != time)
+    listener_.on_wait(time);
 }
 
 void HangWatch::stop() {
+  is_stopped_ = true;
   timer_.cancel();
-  note_wait(false);
+  note_wait(std::chrono::milliseconds(0));
 }
 
 }  // namespace ddprun

@@ -297,7 +297,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void act(const NoteOthersWait& wait) {
-    if (attempt_ != nullptr) attempt_->set_others_waiting(wait.are_waiting);
+    if (attempt_ != nullptr) attempt_->set_others_wait(wait.time);
   }
 
   void act(const ProbePeers& probing) {
@@ -409,7 +409,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     Attempt attempt(
         self->context_, facts,
         {.on_failure = [self](const auto& reason) { self->apply(OwnWorkersFailing{reason}); },
-         .on_wait = [self](bool are_waiting) { self->apply(OwnRanksWait{are_waiting}); }});
+         .on_wait = [self](std::chrono::milliseconds time) { self->apply(OwnRanksWait{time}); }});
     std::optional<RunningAttempt> running(std::in_place, *self, attempt);
     if (self->store_use_) self->store_use_->start_attempt();
     AttemptEnd end = co_await attempt.run();

@@ -67,11 +67,13 @@ void StoreUseWatch::search_in(std::chrono::milliseconds time) {
 void StoreUseWatch::search() {
   if (has_connection()) return;
   try {
-    search_ = std::make_unique<BackgroundSearch>(executor_, find_sleepers_,
-                                                 [this](std::vector<pid_t> found) {
-                                                   search_.reset();
-                                                   judge(std::move(found));
-                                                 });
+    const auto found = std::make_shared<std::vector<pid_t>>();
+    search_ = std::make_unique<BackgroundSearch>(
+        executor_, [found, find = find_sleepers_] { *found = find(); },
+        [this, found] {
+          search_.reset();
+          judge(std::move(*found));
+        });
   } catch (const std::exception&) {
     judge({});  // the next search may find descriptors and memory again
   }

@@ -7,35 +7,27 @@
 #include <cerrno>
 #include <exception>
 #include <fcntl.h>
-#include <mutex>
 #include <unistd.h>
 #include <utility>
 
 namespace ddprun {
 
-/// Shared with the thread, which may outlive the search.
-struct BackgroundSearch::Result {
-  std::mutex mutex;
-  Pids pids;
-};
-
 BackgroundSearch::BackgroundSearch(const boost::asio::any_io_executor& executor,
-                                   std::function<Pids()> search, std::function<void(Pids)> on_end)
-    : result_(std::make_shared<Result>()), on_end_(std::move(on_end)), end_(executor) {
+                                   std::function<void()> search, std::function<void()> on_end)
+    : has_ended_(std::make_shared<std::mutex>()), on_end_(std::move(on_end)), end_(executor) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_system_error("pipe for a search", errno);
   UniqueFd read(ends[0]), write(ends[1]);
   const auto written = std::make_shared<UniqueFd>(std::move(write));
   end_.assign(read.get());
   read.release();
-  start_thread([search = std::move(search), result = result_, written] {
+  start_thread([search = std::move(search), has_ended = has_ended_, written] {
     const UniqueFd closed_at_end = std::move(*written);
+    const std::lock_guard lock(*has_ended);
     try {
-      auto pids = search();
-      const std::lock_guard lock(result->mutex);
-      result->pids = std::move(pids);
+      search();
     } catch (const std::exception&) {
-      return;  // empty result
+      return;  // without a result
     }
   }).detach();
   end_.async_wait(boost::asio::posix::descriptor_base::wait_read,
@@ -43,10 +35,8 @@ BackgroundSearch::BackgroundSearch(const boost::asio::any_io_executor& executor,
                     // A wait that has completed calls its handler even after the destructor.
                     if (error || owner.expired()) return;
                     const auto deliver = std::move(on_end_);
-                    std::unique_lock lock(result_->mutex);
-                    auto pids = std::move(result_->pids);
-                    lock.unlock();
-                    deliver(std::move(pids));
+                    std::unique_lock(*has_ended_).unlock();
+                    deliver();
                   });
 }
 

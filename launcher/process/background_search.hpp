@@ -7,26 +7,22 @@
 
 #include <functional>
 #include <memory>
-#include <sys/types.h>
-#include <vector>
+#include <mutex>
 
 namespace ddprun {
 
 class BackgroundSearch {
  public:
-  using Pids = std::vector<pid_t>;
-
-  /// Starts `search` and calls `on_end` on the executor with its result, or with an empty vector if
-  /// it throws. `on_end` may destroy this object. `search` must own its data: if this object is
-  /// destroyed first, it continues and `on_end` is not called. Throws a std::exception if the
-  /// search cannot be started.
-  BackgroundSearch(const boost::asio::any_io_executor& executor, std::function<Pids()> search,
-                   std::function<void(Pids)> on_end);
+  /// Starts `search` and calls `on_end` on the executor when it has ended or thrown. `on_end` may
+  /// destroy this object. Both share ownership of the data that `search` uses and writes: if this
+  /// object is destroyed first, `search` continues and `on_end` is not called. Throws a
+  /// std::exception if the search cannot be started.
+  BackgroundSearch(const boost::asio::any_io_executor& executor, std::function<void()> search,
+                   std::function<void()> on_end);
 
  private:
-  struct Result;
-  std::shared_ptr<Result> result_;
-  std::function<void(Pids)> on_end_;
+  std::shared_ptr<std::mutex> has_ended_;  ///< held by the thread until the search has ended
+  std::function<void()> on_end_;
   std::shared_ptr<const bool> owner_ = std::make_shared<const bool>(true);  ///< expires with this
   boost::asio::posix::stream_descriptor end_;  ///< readable once the search has ended
 };

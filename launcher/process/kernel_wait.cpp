@@ -31,51 +31,55 @@ constexpr long old_call(long number) {
 }
 
 // System calls that can wait. Others are shown by number.
-constexpr std::array kCalls{NamedCall{SYS_read, "read", true},
-                            NamedCall{SYS_write, "write", true},
-                            NamedCall{SYS_pread64, "pread64", true},
-                            NamedCall{SYS_pwrite64, "pwrite64", true},
-                            NamedCall{SYS_readv, "readv", true},
-                            NamedCall{SYS_writev, "writev", true},
-                            NamedCall{SYS_fsync, "fsync", true},
-                            NamedCall{SYS_fdatasync, "fdatasync", true},
-                            NamedCall{SYS_close, "close", true},
-                            NamedCall{SYS_ioctl, "ioctl", true},
-                            NamedCall{SYS_ftruncate, "ftruncate", true},
-                            NamedCall{SYS_getdents64, "getdents64", true},
-                            NamedCall{SYS_openat, "openat", false},
-                            NamedCall{SYS_newfstatat, "newfstatat", false},
-                            NamedCall{SYS_statx, "statx", false},
-                            NamedCall{SYS_unlinkat, "unlinkat", false},
-                            NamedCall{SYS_execve, "execve", false},
-                            NamedCall{SYS_mmap, "mmap", false},
-                            NamedCall{SYS_munmap, "munmap", false},
-                            NamedCall{SYS_msync, "msync", false},
-                            NamedCall{SYS_sync, "sync", false},
-                            NamedCall{SYS_flock, "flock", true},
-                            NamedCall{SYS_fcntl, "fcntl", true},
-                            NamedCall{SYS_nanosleep, "nanosleep", false},
-                            NamedCall{SYS_clock_nanosleep, "clock_nanosleep", false},
-                            NamedCall{SYS_rt_sigsuspend, "rt_sigsuspend", false},
-                            NamedCall{SYS_futex, "futex", false, WaitCause::lock},
-                            NamedCall{SYS_ppoll, "ppoll", false, WaitCause::peer},
-                            NamedCall{SYS_pselect6, "pselect6", false, WaitCause::peer},
-                            NamedCall{SYS_epoll_pwait, "epoll_pwait", false, WaitCause::peer},
-                            NamedCall{SYS_recvfrom, "recvfrom", true, WaitCause::peer},
-                            NamedCall{SYS_recvmsg, "recvmsg", true, WaitCause::peer},
-                            NamedCall{SYS_sendto, "sendto", true, WaitCause::peer},
-                            NamedCall{SYS_sendmsg, "sendmsg", true, WaitCause::peer},
-                            NamedCall{SYS_connect, "connect", true, WaitCause::peer},
-                            NamedCall{SYS_accept, "accept", true, WaitCause::peer},
-                            NamedCall{SYS_accept4, "accept4", true, WaitCause::peer},
-                            NamedCall{SYS_wait4, "wait4", false, WaitCause::peer},
-                            NamedCall{SYS_waitid, "waitid", false, WaitCause::peer},
-                            NamedCall{old_call(7), "poll", false, WaitCause::peer},
-                            NamedCall{old_call(23), "select", false, WaitCause::peer},
-                            NamedCall{old_call(232), "epoll_wait", false, WaitCause::peer},
-                            NamedCall{old_call(34), "pause", false},
-                            NamedCall{SYS_exit, "exit", false},
-                            NamedCall{SYS_exit_group, "exit_group", false}};
+constexpr std::array kCalls{
+    NamedCall{SYS_read, "read", true},
+    NamedCall{SYS_write, "write", true},
+    NamedCall{SYS_pread64, "pread64", true},
+    NamedCall{SYS_pwrite64, "pwrite64", true},
+    NamedCall{SYS_readv, "readv", true},
+    NamedCall{SYS_writev, "writev", true},
+    NamedCall{SYS_fsync, "fsync", true},
+    NamedCall{SYS_fdatasync, "fdatasync", true},
+    NamedCall{SYS_close, "close", true},
+    NamedCall{SYS_ioctl, "ioctl", true},
+    NamedCall{SYS_ftruncate, "ftruncate", true},
+    NamedCall{SYS_getdents64, "getdents64", true},
+    NamedCall{SYS_openat, "openat", false},
+    NamedCall{SYS_newfstatat, "newfstatat", false},
+    NamedCall{SYS_statx, "statx", false},
+    NamedCall{SYS_unlinkat, "unlinkat", false},
+    NamedCall{SYS_execve, "execve", false},
+    NamedCall{SYS_mmap, "mmap", false},
+    NamedCall{SYS_munmap, "munmap", false},
+    NamedCall{SYS_msync, "msync", false},
+    NamedCall{SYS_sync, "sync", false},
+    NamedCall{SYS_flock, "flock", true},
+    NamedCall{SYS_fcntl, "fcntl", true},
+    NamedCall{SYS_nanosleep, "nanosleep", false},
+    NamedCall{SYS_clock_nanosleep, "clock_nanosleep", false},
+    NamedCall{SYS_rt_sigsuspend, "rt_sigsuspend", false},
+    NamedCall{SYS_futex, "futex", false, WaitCause::lock},
+    NamedCall{SYS_ppoll, "ppoll", false, WaitCause::peer},
+    NamedCall{SYS_pselect6, "pselect6", false, WaitCause::peer},
+    NamedCall{SYS_epoll_pwait, "epoll_pwait", false, WaitCause::peer},
+    NamedCall{SYS_recvfrom, "recvfrom", true, WaitCause::peer},
+    NamedCall{SYS_recvmsg, "recvmsg", true, WaitCause::peer},
+    NamedCall{SYS_sendto, "sendto", true, WaitCause::peer},
+    NamedCall{SYS_sendmsg, "sendmsg", true, WaitCause::peer},
+    NamedCall{SYS_connect, "connect", true, WaitCause::peer},
+    NamedCall{SYS_accept, "accept", true, WaitCause::peer},
+    NamedCall{SYS_accept4, "accept4", true, WaitCause::peer},
+    NamedCall{SYS_epoll_pwait2, "epoll_pwait2", false, WaitCause::peer},
+    NamedCall{SYS_rt_sigtimedwait, "rt_sigtimedwait", false, WaitCause::peer},
+    NamedCall{SYS_restart_syscall, "restart_syscall", false, WaitCause::unknown},
+    NamedCall{SYS_wait4, "wait4", false, WaitCause::peer},
+    NamedCall{SYS_waitid, "waitid", false, WaitCause::peer},
+    NamedCall{old_call(7), "poll", false, WaitCause::peer},
+    NamedCall{old_call(23), "select", false, WaitCause::peer},
+    NamedCall{old_call(232), "epoll_wait", false, WaitCause::peer},
+    NamedCall{old_call(34), "pause", false},
+    NamedCall{SYS_exit, "exit", false},
+    NamedCall{SYS_exit_group, "exit_group", false}};
 
 bool parse_number(std::string_view text, long& number) {
   const int base = text.starts_with("0x") ? 16 : 10;
@@ -95,13 +99,21 @@ void add_system_call(KernelWait& wait, const fs::path& thread) {
     if (!known.has_descriptor) return;
     std::error_code ignored;
     wait.file = fs::read_symlink(thread / "fd" / std::to_string(call->first_argument), ignored);
-    if (wait.file.starts_with("socket:") || wait.file.starts_with("pipe:"))
-      wait.cause = WaitCause::peer;
+    const bool is_of_peer = wait.file.starts_with("socket:") || wait.file.starts_with("pipe:") ||
+                            wait.file.starts_with("anon_inode:");
+    if (is_of_peer) wait.cause = WaitCause::peer;
   }
 }
 
 fs::path path_of(pid_t pid, pid_t thread) {
   return fs::path("/proc") / std::to_string(pid) / "task" / std::to_string(thread);
+}
+
+void add_details(KernelWait& wait, const fs::path& thread) {
+  add_system_call(wait, thread);
+  const auto function = read_text(thread / "wchan");
+  if (function != "0") wait.function = function;
+  wait.stack = parse_kernel_stack(read_text(thread / "stack"));
 }
 
 /// Returns '\0' if there is no such thread.
@@ -145,12 +157,14 @@ KernelWait kernel_wait(pid_t pid) {
     wait.state = state;
     if (state == 'D') break;
   }
-  if (shown < 0) return wait;
-  const auto folder = path_of(pid, shown);
-  add_system_call(wait, folder);
-  const auto function = read_text(folder / "wchan");
-  if (function != "0") wait.function = function;
-  wait.stack = parse_kernel_stack(read_text(folder / "stack"));
+  if (shown >= 0) add_details(wait, path_of(pid, shown));
+  return wait;
+}
+
+KernelWait main_thread_wait(pid_t pid) {
+  KernelWait wait;
+  wait.state = state_of(pid, pid);
+  if (wait.state != '\0') add_details(wait, path_of(pid, pid));
   return wait;
 }
 

@@ -1,5 +1,5 @@
-// Describes what a process that survives SIGKILL waits for in the kernel, from /proc. Does not
-// access the file system on which that process hangs. Thread-safe.
+// Describes what a process waits for in the kernel, from /proc. Does not access the file system on
+// which that process hangs. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -33,6 +33,9 @@ struct KernelWait {
 
 /// Returns the wait of the first thread in state D, otherwise of the first that has not ended.
 KernelWait kernel_wait(pid_t pid);
+
+/// Returns the wait of the main thread.
+KernelWait main_thread_wait(pid_t pid);
 
 /// Returns "state D (uninterruptible sleep) in read of /data/a.bin, waiting in request_wait_answer"
 /// or similar.

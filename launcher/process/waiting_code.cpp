@@ -16,8 +16,8 @@ namespace ddprun {
 
 namespace {
 
-/// Frames of the C and C++ libraries end within some hundred bytes.
-constexpr std::size_t kWordsMax = 128;
+/// Frames of the C and C++ libraries take some 30 words, those of a caller some more.
+constexpr std::size_t kWordsMax = 64;
 
 /// Libraries whose frames are between a caller and its system call. Older C libraries have a
 /// separate one for threads.
@@ -25,7 +25,9 @@ constexpr std::string_view kBetween[] = {"libc.so", "libc-",     "libpthread",
                                          "ld-",     "libstdc++", "ld-linux"};
 
 /// Libraries whose threads wait for other ranks. Gloo is part of libtorch.
-constexpr std::string_view kCollectiveLibraries[] = {"libtorch", "libgloo", "libnccl", "libmpi"};
+constexpr std::string_view kCollectiveLibraries[] = {
+    "libtorch_", "libtorch.",   "libgloo", "libnccl", "librccl", "libccl",
+    "libmpi",    "libopen-pal", "libucc",  "libucp",  "libucs"};
 
 std::string_view file_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
@@ -83,19 +85,26 @@ std::string system_call_text(pid_t pid) {
 std::string code_in_call(pid_t pid, std::string_view text) {
   const auto address = stack_pointer(text);
   if (address == 0) return {};
-  return innermost_code(words_at(pid, address), code_of(pid));
+  return calling_code(words_at(pid, address), code_of(pid));
 }
 
 }  // namespace
 
-std::string innermost_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code) {
+std::string calling_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code) {
+  std::vector<std::string_view> files;  // of words, innermost first
   for (const auto word : stack) {
     const auto mapping = std::find_if(code.begin(), code.end(), [&](const Mapping& each) {
       return each.begin <= word && word < each.end;
     });
-    if (mapping != code.end() && !is_between(mapping->file)) return mapping->file;
+    if (mapping != code.end() && !is_between(mapping->file)) files.push_back(mapping->file);
   }
-  return {};
+  const auto weight = [&files](std::string_view file) {
+    return 2 * std::count(files.begin(), files.end(), file) + (is_collective_library(file) ? 1 : 0);
+  };
+  const auto most = std::max_element(files.begin(), files.end(), [&](auto one, auto other) {
+    return weight(one) < weight(other);
+  });
+  return most == files.end() ? std::string() : std::string(*most);
 }
 
 std::string waiting_code(pid_t pid) {

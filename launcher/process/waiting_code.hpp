@@ -15,13 +15,15 @@
 
 namespace ddprun {
 
-/// Returns the file that contains the innermost code on a stack, except the C and C++ libraries;
-/// empty if no word points to such code. `stack`: words of the stack, innermost first. `code`:
+/// Returns the file to whose code most words of a stack point, except the C and C++ libraries; of
+/// several such files a library for collectives, otherwise the innermost; empty if no word does.
+/// Single words may be left from earlier calls. `stack`: innermost words, innermost first. `code`:
 /// executable mappings.
-std::string innermost_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code);
+std::string calling_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code);
 
 /// Returns the file whose code has made the system call in which the main thread of a process
-/// waits; empty if it does not wait, or if this user may not inspect the process.
+/// waits; empty if it does not wait, or if this user may not inspect the process. May block without
+/// limit on a hostile process: its stack may be on a file system that hangs.
 std::string waiting_code(pid_t pid);
 
 /// Returns the same if the system call is nanosleep(2) or clock_nanosleep(2), otherwise an empty

@@ -1,7 +1,6 @@
 #include "launcher/process/worker_sample.hpp"
 
 #include "launcher/process/proc_scan.hpp"
-#include "launcher/process/waiting_code.hpp"
 #include "launcher/process/worker.hpp"
 
 #include <cstddef>
@@ -56,10 +55,11 @@ WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, b
   if (!with_details && sample.state != 'T') return sample;
   sample.is_traced = is_traced(pid);
   sample.run_time = run_time_with_descendants(own);
-  const auto wait = kernel_wait(pid);
-  sample.wait_cause = wait.cause;
-  if (sample.activity.calls == 0 && sample.state == 'S') sample.waiting_code = waiting_code(pid);
-  if (sample.state == 'S' && wait.state == 'D') sample.state = 'D';
+  if (sample.activity.calls == 0) {
+    sample.wait_cause = main_thread_wait(pid).cause;
+  } else if (sample.state == 'S' && kernel_wait(pid).state == 'D') {
+    sample.state = 'D';
+  }
   return sample;
 }
 

@@ -15,7 +15,7 @@ struct WorkerSample {
   int rank = 0;
   pid_t pid = 0;  ///< process of the program, which a shell may have started
   control::CallActivity activity{};
-  char state = '\0';       ///< as in /proc/PID/stat; D if any thread is in state D
+  char state = '\0';       ///< of the main thread, as in /proc/PID/stat; see sample_of()
   bool is_traced = false;  ///< by a debugger
   /// CPU time of the main threads of the program and of its children that run the same program,
   /// such as those of torch.multiprocessing; nullopt: unknown.
@@ -23,7 +23,7 @@ struct WorkerSample {
   /// CPU time of the worker and its descendants; nullopt: not sampled, or unknown.
   std::optional<std::chrono::nanoseconds> run_time{};
   WaitCause wait_cause = WaitCause::unknown;  ///< unknown also if not sampled
-  std::string waiting_code{};  ///< file, see waiting_code.hpp; empty: not sampled, or unknown
+  std::string waiting_code{};  ///< set by the caller, see waiting_code.hpp; empty: unknown
 
   bool operator==(const WorkerSample&) const = default;
 };
@@ -31,8 +31,8 @@ struct WorkerSample {
 struct Worker;
 
 /// Samples a worker of the page; on request with the details that take some hundred microseconds:
-/// run time, cause and code of the wait, and whether the worker is traced or any thread is in state
-/// D.
+/// run time, cause of the wait, and whether the worker is traced. Then the state of a worker that
+/// has called collectives is D if any of its threads is in state D.
 WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, bool with_details);
 
 }  // namespace ddprun

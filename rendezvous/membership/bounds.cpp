@@ -56,7 +56,6 @@ void bound(Join&) {}
 void bound(Heartbeat&) {}
 /// A message with too many indices is malformed.
 void bound(Probed&) {}
-void bound(RanksWait&) {}
 
 }  // namespace
 

@@ -45,8 +45,8 @@ auto fields(M& m) {
     return std::tie(m.number, m.timeout, m.peers);
   } else if constexpr (is<Probed>(static_cast<M*>(nullptr))) {
     return std::tie(m.number, m.unreachable);
-  } else if constexpr (is<RanksWait>(static_cast<M*>(nullptr))) {
-    return std::tie(m.round, m.are_waiting);
+  } else if constexpr (is<Heartbeat>(static_cast<M*>(nullptr))) {
+    return std::tie(m.number, m.round, m.ranks_wait);
   } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.exit);
   } else if constexpr (is<WorkerExited>(static_cast<M*>(nullptr))) {
@@ -89,7 +89,7 @@ auto fields(M& m) {
   } else if constexpr (is<Finish>(static_cast<M*>(nullptr))) {
     return std::tie(m.outcome);
   } else {
-    return std::tie(m.number);  // Heartbeat and its answer
+    return std::tie(m.number, m.round, m.others_wait);  // HeartbeatAnswer
   }
 }
 
@@ -153,9 +153,6 @@ bool is_sound(const Any&) {
 }
 bool is_sound(const Leave& leave) {
   return leave.signal >= 0 && leave.signal <= kSignalMax;
-}
-bool is_sound(const RanksWait& wait) {
-  return wait.round >= 0;
 }
 bool is_sound(const StopWorkers& stop) {
   return stop.signal >= 0 && stop.signal <= kSignalMax;

@@ -196,7 +196,14 @@ void Coordination::resolve_duplicates() {
 // Other messages and events.
 
 void Coordination::on_message(NodeId id, const Heartbeat& heartbeat) {
-  if (roster_.find(id) != nullptr) send(id, HeartbeatAnswer{heartbeat.number});
+  if (roster_.find(id) == nullptr) return;
+  const int round = progress_.round();
+  const bool do_ranks_wait = heartbeat.round == round && heartbeat.ranks_wait.count() > 0;
+  roster_.note_wait(id, do_ranks_wait ? std::optional(now_ - heartbeat.ranks_wait) : std::nullopt);
+  const auto since = roster_.others_wait_since(id);
+  using std::chrono::milliseconds;
+  const auto wait = since ? std::chrono::floor<milliseconds>(now_ - *since) : milliseconds(0);
+  send(id, HeartbeatAnswer{heartbeat.number, round, wait});
 }
 
 void Coordination::on_message(NodeId id, const WorkersFailing& failing) {
@@ -238,12 +245,6 @@ void Coordination::on_message(NodeId id, const Leave& leave) {
 
 void Coordination::on_message(NodeId id, const Probed& probed) {
   reach_.note(id, probed);
-}
-
-void Coordination::on_message(NodeId id, const RanksWait& wait) {
-  if (!is_in<Running>() || wait.round != progress_.round()) return;
-  for (const auto& [other, do_others_wait] : roster_.note_wait(id, wait.are_waiting))
-    send(other, RanksWait{wait.round, do_others_wait});
 }
 
 void Coordination::lose(NodeId id, const std::string& reason) {

@@ -138,7 +138,6 @@ class Coordination {
   void on_message(NodeId id, const WorkersEnded& ended);
   void on_message(NodeId id, const Leave& leave);
   void on_message(NodeId id, const Probed& probed);
-  void on_message(NodeId id, const RanksWait& wait);
   void lose(NodeId id, const std::string& reason);
   void on_host_leaving(const HostLeaves& leaves);
   void check_time();

@@ -130,6 +130,8 @@ struct Join {
 /// Renews the node's lease.
 struct Heartbeat {
   std::uint64_t number = 0;
+  int round = -1;                           ///< latest round of the node; -1: none
+  std::chrono::milliseconds ranks_wait{0};  ///< longest wait of its ranks for others; 0: none
 
   bool operator==(const Heartbeat&) const = default;
 };
@@ -173,17 +175,7 @@ struct Probed {
   bool operator==(const Probed&) const = default;
 };
 
-/// Whether ranks of the node have waited in collectives for some seconds, sent when that changes.
-/// The coordinator sends it to the other nodes of the round: whether ranks of any other node wait.
-struct RanksWait {
-  int round = 0;
-  bool are_waiting = false;
-
-  bool operator==(const RanksWait&) const = default;
-};
-
-using NodeMessage =
-    std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, Leave, Probed, RanksWait>;
+using NodeMessage = std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, Leave, Probed>;
 
 // From the coordinator to an agent.
 
@@ -205,6 +197,8 @@ struct Refused {
 
 struct HeartbeatAnswer {
   std::uint64_t number = 0;
+  int round = -1;                            ///< latest round; -1: none
+  std::chrono::milliseconds others_wait{0};  ///< longest wait of ranks on other nodes; 0: none
 
   bool operator==(const HeartbeatAnswer&) const = default;
 };
@@ -304,6 +298,6 @@ struct Probe {
 };
 
 using CoordinatorMessage = std::variant<Welcome, Refused, HeartbeatAnswer, Waiting, RoundFormed,
-                                        StopWorkers, Finish, Probe, NextRound, RanksWait>;
+                                        StopWorkers, Finish, Probe, NextRound>;
 
 }  // namespace ddprun::membership

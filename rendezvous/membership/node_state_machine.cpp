@@ -181,6 +181,10 @@ void NodeStateMachine::on_unproven_refusal(const Refused& refused) {
 void NodeStateMachine::on_message(const HeartbeatAnswer& answer) {
   lease_.on_answer(answer.number);
   guard_workers();
+  // Answers may overtake RoundFormed.
+  const bool is_of_round = has_workers_ && answer.round == join_.last_round;
+  if (is_of_round && std::exchange(others_wait_, answer.others_wait) != answer.others_wait)
+    actions_.emplace_back(NoteOthersWait{answer.others_wait});
 }
 
 /// Ignores terms other than the one under which this node joined.
@@ -219,7 +223,7 @@ void NodeStateMachine::on_event(const NodeTimePassed&) {
     return lose_connection(silence());
   }
   if (link_ != Link::joined || now_ < lease_.next_heartbeat()) return;
-  send(Heartbeat{lease_.send_heartbeat(now_)});
+  send(Heartbeat{lease_.send_heartbeat(now_), join_.last_round, ranks_wait_});
 }
 
 // Rounds.
@@ -294,11 +298,6 @@ void NodeStateMachine::on_message(const Probe& probe) {
   actions_.emplace_back(ProbePeers{++probe_serial_, probe});
 }
 
-void NodeStateMachine::on_message(const RanksWait& wait) {
-  if (has_workers_ && is_of_this_connection_ && wait.round == join_.last_round)
-    actions_.emplace_back(NoteOthersWait{wait.are_waiting});
-}
-
 void NodeStateMachine::on_event(const PeersProbed& probed) {
   --probes_under_way_;
   if (!probe_number_ || probed.serial != probe_serial_) return;
@@ -310,11 +309,13 @@ void NodeStateMachine::on_event(const OwnWorkersFailing& failing) {
 }
 
 void NodeStateMachine::on_event(const OwnRanksWait& wait) {
-  if (is_of_this_connection_) send(RanksWait{join_.last_round, wait.are_waiting});
+  ranks_wait_ = wait.time;
 }
 
 void NodeStateMachine::on_event(const OwnWorkersEnded& ended) {
   if (!has_workers_) return;
+  ranks_wait_ = {};
+  others_wait_ = {};
   still_running_ = ended.still_running;
   // After a success, another round follows only if another node fails.
   if (still_running_ && !ended.have_succeeded && !outcome_ && !is_local_) leave_with_workers_left();

@@ -61,9 +61,9 @@ struct OwnWorkersEnded {
   std::optional<std::string> still_running{};
   std::optional<std::string> no_restart{};  ///< see WorkersEnded
 };
-/// Ranks of this node have begun or ended to wait in collectives; see RanksWait.
+/// The longest wait of this node's ranks for others has changed; see Heartbeat.
 struct OwnRanksWait {
-  bool are_waiting = false;
+  std::chrono::milliseconds time{0};
 };
 /// The operator asked this node to leave; its workers are being stopped.
 struct AskedToLeave {
@@ -99,9 +99,9 @@ struct EndWorkers {
   bool at_once = false;     ///< kill with SIGKILL
   bool is_orderly = false;  ///< stop as on the operator's request
 };
-/// Ranks of other nodes have begun or ended to wait in collectives.
+/// The longest wait of ranks on other nodes has changed; see HeartbeatAnswer.
 struct NoteOthersWait {
-  bool are_waiting = false;
+  std::chrono::milliseconds time{0};
 };
 /// Followed by PeersProbed.
 struct ProbePeers {
@@ -160,7 +160,6 @@ class NodeStateMachine {
   void on_message(const membership::StopWorkers& stop);
   void on_message(const Finish& finish);
   void on_message(const Probe& probe);
-  void on_message(const RanksWait& wait);
 
   void on_event(const Connected& connected);
   void on_event(const TermRenewed& renewed);
@@ -212,6 +211,8 @@ class NodeStateMachine {
 
   Time round_announced_;  ///< when the latest round was announced
   bool has_workers_ = false;
+  std::chrono::milliseconds ranks_wait_{0};   ///< see Heartbeat
+  std::chrono::milliseconds others_wait_{0};  ///< see HeartbeatAnswer
   bool has_lost_round_ = false;  ///< a round was lost, not yet reported; false after an orderly end
   bool were_asked_ = false;      ///< workers were asked to stop
   bool is_of_this_connection_ = false;        ///< the round belongs to the current connection

@@ -19,9 +19,15 @@ const Roster::Member* Roster::find(NodeId id) const {
 }
 
 std::optional<Roster::Member> Roster::remove(NodeId id) {
+  note_wait(id, std::nullopt);
   auto node = members_.extract(id);
   if (node.empty()) return std::nullopt;
   return std::move(node.mapped());
+}
+
+void Roster::clear() {
+  members_.clear();
+  waits_.clear();
 }
 
 int Roster::present() const {
@@ -148,33 +154,31 @@ std::vector<NodeId> Roster::by_rank(const std::vector<NodeId>& nodes, std::size_
 
 std::vector<NodeId> Roster::form_round(const std::vector<NodeId>& nodes, std::size_t nodes_max) {
   auto ordered = by_rank(nodes, nodes_max);
-  for (auto& [id, member] : members_) member.node_rank = -1;
+  for (auto& [id, member] : members_) {
+    member.node_rank = -1;
+    note_wait(id, std::nullopt);
+  }
   for (int rank = 0; const NodeId id : ordered) {
     Member& member = members_.at(id);
     member.workers = Workers::running;
     member.node_rank = rank++;
-    member.is_waiting = false;
-    member.knows_wait = false;
   }
   return ordered;
 }
 
-std::vector<std::pair<NodeId, bool>> Roster::note_wait(NodeId id, bool are_waiting) {
-  const auto sender = members_.find(id);
-  if (sender == members_.end() || sender->second.workers != Workers::running) return {};
-  sender->second.is_waiting = are_waiting;
-  int waiting = 0;
-  for (const auto& [other, member] : members_) {
-    if (member.workers == Workers::running && member.is_waiting) ++waiting;
+void Roster::note_wait(NodeId id, std::optional<Time> since) {
+  Member* member = find(id);
+  if (member == nullptr) return;
+  if (member->waits_since) waits_.erase({*member->waits_since, id});
+  member->waits_since = since;
+  if (since) waits_.emplace(*since, id);
+}
+
+std::optional<Time> Roster::others_wait_since(NodeId id) const {
+  for (const auto& [since, node] : waits_) {
+    if (node != id) return since;
   }
-  std::vector<std::pair<NodeId, bool>> changes;
-  for (auto& [other, member] : members_) {
-    if (member.workers != Workers::running) continue;
-    const bool do_others_wait = waiting > (member.is_waiting ? 1 : 0);
-    if (std::exchange(member.knows_wait, do_others_wait) != do_others_wait)
-      changes.emplace_back(other, do_others_wait);
-  }
-  return changes;
+  return std::nullopt;
 }
 
 void Roster::end_round(Time first_notice) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,11 +28,11 @@ class Roster {
     Time lease_end;
     Workers workers = Workers::none;
     bool is_leaving = false;
-    int node_rank = -1;       ///< in the latest round
-    Time next_notice{};       ///< when to send the next notice, while there is no round
-    bool is_waiting = false;  ///< ranks of this node wait; see RanksWait
-    bool knows_wait = false;  ///< was notified that ranks of other nodes wait
-    Time came{};              ///< when it joined, or was last excluded from a round for a cut
+    int node_rank = -1;  ///< in the latest round
+    Time next_notice{};  ///< when to send the next notice, while there is no round
+    /// Start of the longest wait of its ranks in this round; nullopt: they do not wait.
+    std::optional<Time> waits_since{};
+    Time came{};  ///< when it joined, or was last excluded from a round for a cut
     std::optional<Time> held_back_until{};  ///< excluded from rounds that are possible without it
   };
 
@@ -42,7 +43,7 @@ class Roster {
   const Member* find(NodeId id) const;
 
   std::optional<Member> remove(NodeId id);
-  void clear() { members_.clear(); }
+  void clear();
 
   /// In order of joining.
   const std::map<NodeId, Member>& all() const { return members_; }
@@ -90,9 +91,11 @@ class Roster {
   /// running. Returns them by node rank; the others are spares.
   std::vector<NodeId> form_round(const std::vector<NodeId>& nodes, std::size_t nodes_max);
 
-  /// Records whether ranks of a node of the round wait. Returns the nodes of the round that must be
-  /// notified of a change: whether ranks of any other node wait.
-  std::vector<std::pair<NodeId, bool>> note_wait(NodeId id, bool are_waiting);
+  /// Records since when ranks of a node have waited for others. Does nothing without such a node.
+  void note_wait(NodeId id, std::optional<Time> since);
+
+  /// Returns the start of the longest wait of ranks on nodes other than this one; nullopt: none.
+  std::optional<Time> others_wait_since(NodeId id) const;
 
   /// Marks the round's workers as ended on all nodes; each node's next notice is due at
   /// `first_notice`.
@@ -102,6 +105,7 @@ class Roster {
   std::vector<NodeId> by_rank(const std::vector<NodeId>& nodes, std::size_t nodes_max) const;
 
   std::map<NodeId, Member> members_;
+  std::set<std::pair<Time, NodeId>> waits_;  ///< Member::waits_since of all nodes that wait
 };
 
 }  // namespace ddprun::membership

@@ -74,8 +74,7 @@ struct Node {
   bool has_workers = false;
   int life = 0;  ///< number of starts of workers
   bool are_ending = false;
-  bool do_others_wait = false;  ///< by the last notification in this round
-  bool has_leftover = false;    ///< a process of this agent's workers that cannot be killed
+  bool has_leftover = false;  ///< a process of this agent's workers that cannot be killed
   RoundFormed round;
   int incarnation = 0;
   Time excused_until;  ///< its workers are ending

@@ -264,20 +264,25 @@ class SimulatedRun : protected SimulatedState {
     if (is_left_out) note("a node is left out");
   }
 
-  void act(int index, const NoteOthersWait& wait) {
-    Node& node = nodes_[static_cast<std::size_t>(index)];
-    check(std::exchange(node.do_others_wait, wait.are_waiting) != wait.are_waiting,
-          node.name + " is notified of changes only");
-  }
-
-  /// Ranks of the node wait for others for some time, several times.
-  void plan_wait(int index, int life, bool are_waiting) {
-    after(any(10, 5000), [=, this] {
+  /// Ranks of the node wait for others, from time to time.
+  void plan_wait(int index, int life, Time since) {
+    after(any(10, 3000), [=, this] {
       const Node& node = nodes_[static_cast<std::size_t>(index)];
       if (!node.has_workers || node.life != life) return;
-      to_node(index, node.agent, OwnRanksWait{are_waiting});
-      plan_wait(index, life, !are_waiting);
+      const bool waits = chance(70);
+      const auto time = waits ? std::chrono::floor<milliseconds>(now_ - since) : milliseconds(0);
+      to_node(index, node.agent, OwnRanksWait{time});
+      plan_wait(index, life, waits ? since : now_);
     });
+  }
+
+  void act(int index, const NoteOthersWait& wait) {
+    const Node& node = nodes_[static_cast<std::size_t>(index)];
+    const auto begin = round_begins_.find({node.incarnation, node.round.round});
+    if (wait.time.count() == 0 || begin == round_begins_.end()) return;
+    check(now_ - wait.time >= begin->second,
+          node.name + " is notified of waits that are not older than its round");
+    note(node.name + " is notified of a wait");
   }
 
   void act(int index, const ProbePeers& probing) {
@@ -344,15 +349,15 @@ class SimulatedRun : protected SimulatedState {
     check(!node.has_leftover, node.name + " starts workers beside what others have left");
     node.has_workers = true;
     node.are_ending = false;
-    node.do_others_wait = false;
     node.round = start.round;
     node.incarnation = incarnation_;
     const int life = ++node.life;
     note(node.name + " starts round " + std::to_string(start.round.round) + " as " +
          std::to_string(start.round.node_rank) + " of " + std::to_string(start.round.nodes.size()));
     check_round(index);
+    round_begins_.try_emplace({incarnation_, start.round.round}, now_);
     meet_peers(index, life);
-    plan_wait(index, life, true);
+    plan_wait(index, life, now_);
     const bool fails = is_faulty_ && chance(failure_percent_);
     after(fails ? any(10, 20'000) : any(5000, 30'000), [this, index, life, fails] {
       const Node& later = nodes_[static_cast<std::size_t>(index)];

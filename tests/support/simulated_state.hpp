@@ -109,6 +109,8 @@ class SimulatedState : protected VirtualTime {
   int host_ = 0;                ///< the node that hosts it then
   std::optional<RunRecord> record_;
   int worker_failures_ = 0;
+  /// Start of the first workers of each round, by the coordinator's incarnation and the round.
+  std::map<std::pair<int, int>, Time> round_begins_;
   std::vector<Time> spent_;  ///< times of the restarts
   std::map<std::pair<int, int>, std::vector<NodePlace>> rounds_;
   std::map<std::pair<int, int>, std::size_t> successes_;  ///< received, by incarnation and round

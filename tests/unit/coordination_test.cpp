@@ -106,35 +106,33 @@ TEST_SUITE("coordination") {
     CHECK(outcome.reason == "a worker of node2 failed; --max_restarts is 0");
   }
 
-  TEST_CASE("coordination: nodes are notified once when ranks of others begin or end to wait") {
+  TEST_CASE("coordination: a heartbeat's answer contains the longest wait of other nodes") {
     Talk talk(settings(3, 3));
     for (const NodeId node : {1, 2, 3}) talk.join(node, "node" + std::to_string(node), 0);
-    const auto notices = [&talk](NodeId node) { return talk.told<RanksWait>(node); };
-    using Notices = std::vector<RanksWait>;
-    talk.send(1, RanksWait{0, true}, 2100);
-    CHECK(notices(1).empty());
-    CHECK(notices(2) == Notices{{0, true}});
-    CHECK(notices(3) == Notices{{0, true}});
-    talk.send(2, RanksWait{0, true}, 2200);
-    CHECK(notices(1) == Notices{{0, true}});
-    CHECK(notices(2).empty());
-    CHECK(notices(3).empty());
-    talk.send(1, RanksWait{0, false}, 2300);
-    CHECK(notices(1).empty());
-    CHECK(notices(2) == Notices{{0, false}});
-    talk.send(2, RanksWait{0, false}, 2400);
-    CHECK(notices(1) == Notices{{0, false}});
-    CHECK(notices(2).empty());
-    CHECK(notices(3) == Notices{{0, false}});
+    const auto answer = [&talk](NodeId node, int wait, int now) {
+      talk.send(node, Heartbeat{1, 0, std::chrono::milliseconds(wait)}, now);
+      return talk.told<HeartbeatAnswer>(node).at(0).others_wait.count();
+    };
+    CHECK(answer(1, 900, 1000) == 0);
+    CHECK(answer(2, 800, 1100) == 1000);
+    CHECK(answer(1, 1400, 1500) == 1200);
+    CHECK(answer(3, 0, 1500) == 1400);
+    // Waits that overlap do not add up.
+    CHECK(answer(1, 0, 1600) == 1300);
+    CHECK(answer(3, 0, 1600) == 1300);
+    CHECK(answer(2, 0, 1700) == 0);
+    CHECK(answer(3, 0, 1700) == 0);
   }
 
-  TEST_CASE("coordination: waits of an older round or of ended workers are ignored") {
-    auto talk = two_running(settings(2, 2, 3));
-    talk.send(1, RanksWait{1, true}, 2100);
-    CHECK(talk.told<RanksWait>(2).empty());
-    talk.send(1, WorkersEnded{.round = 0, .have_succeeded = true}, 2200);
-    talk.send(1, RanksWait{0, true}, 2300);
-    CHECK(talk.told<RanksWait>(2).empty());
+  TEST_CASE("coordination: waits end with their round") {
+    auto talk = two_running(settings(2, 2, 1));
+    talk.send(1, Heartbeat{1, 0, std::chrono::milliseconds(1000)}, 2100);
+    talk.send(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2200);
+    talk.send(1, WorkersEnded{.round = 0}, 2300);
+    REQUIRE(talk.told<RoundFormed>(1).size() == 1);
+    talk.send(1, Heartbeat{2, 0, std::chrono::milliseconds(1300)}, 2350);
+    talk.send(2, Heartbeat{2}, 2400);
+    CHECK(talk.told<HeartbeatAnswer>(2).at(0).others_wait.count() == 0);
   }
 
   TEST_CASE("coordination: failures that blame a peer come last") {

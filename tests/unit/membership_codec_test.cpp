@@ -79,22 +79,20 @@ const std::vector<NodeMessage> kFromNodes = {
          .last_round = 5,
          .restarts_used = 1,
          .probe = {.host = "10.0.0.1", .port = 40'000}},
-    Heartbeat{77},
+    Heartbeat{77, 3, std::chrono::milliseconds(4000)},
     WorkersFailing{3, "rank 1 is dying", true},
     WorkersEnded{
         .round = 3, .not_started = "x", .failures = {kFailure, kFailure}, .flights = {kFlights}},
     Leave{"was asked to stop", 15},
     Probed{7, {0, 3}},
-    RanksWait{3, true},
 };
 
 const std::vector<CoordinatorMessage> kFromCoordinator = {
     Welcome{std::chrono::milliseconds(1500), "odd"},
     Refused{"no", "{}"},
-    HeartbeatAnswer{78},
+    HeartbeatAnswer{78, 3, std::chrono::milliseconds(5000)},
     Waiting{"1 node"},
     Waiting{"a cannot reach b", true},
-    RanksWait{3, false},
     Probe{.number = 7,
           .timeout = std::chrono::milliseconds(2000),
           .peers = {{"10.0.0.1", 40'000}, {}}},

@@ -134,18 +134,23 @@ TEST_SUITE("membership simulation") {
     int rounds = 0;
     int restarts = 0;
     int held_back = 0;
+    int waits = 0;
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
       const auto outcome = simulate_membership(seed);
       outcomes.insert(outcome.result);
       rounds += outcome.rounds;
       restarts += outcome.restarts;
-      for (const auto& line : outcome.history) held_back += line.ends_with("is held back") ? 1 : 0;
+      for (const auto& line : outcome.history) {
+        held_back += line.ends_with("is held back") ? 1 : 0;
+        waits += line.ends_with("is notified of a wait") ? 1 : 0;
+      }
     }
     CHECK(outcomes ==
           std::set<std::string>{"failed", "interrupted", "lost", "no_rendezvous", "succeeded"});
     CHECK(rounds > 600);
     CHECK(restarts > 50);
     CHECK(held_back > 10);
+    CHECK(waits > 1000);
   }
 }
 

@@ -80,18 +80,23 @@ TEST_SUITE("node state machine") {
     CHECK(std::get<Join>(says[0].message).since_round == 1s);
   }
 
-  TEST_CASE("node: waits of its ranks are sent, and waits of others noted, in the current round") {
+  TEST_CASE("node: heartbeats contain the wait of its ranks until its workers end") {
     auto part = running();
-    const auto says = of<Send>(part.apply(OwnRanksWait{true}, at(100)));
-    REQUIRE(says.size() == 1);
-    CHECK(std::get<RanksWait>(says[0].message) == RanksWait{kRound.round, true});
-    const auto noted =
-        of<NoteOthersWait>(part.apply(MessageReceived{RanksWait{kRound.round, true}}, at(110)));
+    const auto sent = [&part](int now) {
+      const auto says = of<Send>(part.apply(NodeTimePassed{}, at(now)));
+      return says.empty() ? -1 : std::get<Heartbeat>(says[0].message).ranks_wait.count();
+    };
+    part.apply(OwnRanksWait{3s}, at(100));
+    CHECK(sent(510) == 3000);
+    CHECK(of<NoteOthersWait>(
+              part.apply(MessageReceived{HeartbeatAnswer{1, kRound.round + 1, 4s}}, at(515)))
+              .empty());
+    const auto noted = of<NoteOthersWait>(
+        part.apply(MessageReceived{HeartbeatAnswer{1, kRound.round, 4s}}, at(520)));
     REQUIRE(noted.size() == 1);
-    CHECK(noted[0].are_waiting);
-    CHECK(part.apply(MessageReceived{RanksWait{kRound.round + 1, true}}, at(120)).empty());
-    part.apply(OwnWorkersEnded{.have_succeeded = true}, at(130));
-    CHECK(part.apply(MessageReceived{RanksWait{kRound.round, true}}, at(140)).empty());
+    CHECK(noted[0].time == 4s);
+    part.apply(OwnWorkersEnded{.have_succeeded = true}, at(600));
+    CHECK(sent(1010) == 0);
   }
 
   TEST_CASE("node: a refused connection is retried until the join timeout") {

@@ -35,8 +35,8 @@ const std::vector<Mapping> kCode = {
     {.begin = 0x5000, .end = 0x6000, .file_offset = 0, .file = "/venv/torch/lib/libtorch_cpu.so"},
     {.begin = 0x6000, .end = 0x7000, .file_offset = 0, .file = "[vdso]"}};
 
-std::string innermost(const std::vector<std::uint64_t>& stack) {
-  return innermost_code(stack, kCode);
+std::string calling(const std::vector<std::uint64_t>& stack) {
+  return calling_code(stack, kCode);
 }
 
 /// A forked process that repeats one action until it is killed.
@@ -105,12 +105,15 @@ bool reaches(const Child& child, long system_call) {
 }  // namespace
 
 TEST_SUITE("waiting code") {
-  TEST_CASE("waiting code: the first frame outside C library and kernel is returned") {
-    CHECK(innermost({0, 0x6100, 0x3100, 0x4100, 0x5100, 0x1100}) ==
+  TEST_CASE("waiting code: the file with most words outside C library and kernel is returned") {
+    CHECK(calling({0, 0x6100, 0x3100, 0x4100, 0x5100, 0x1100}) ==
           "/venv/torch/lib/libtorch_cpu.so");
-    CHECK(innermost({0x3100, 0x1fff, 0x5100}) == "/usr/bin/python3.11");
-    CHECK(innermost({0x2000, 0xfff, 0x3100}).empty());
-    CHECK(innermost({}).empty());
+    CHECK(calling({0x3100, 0x1fff, 0x7100}) == "/usr/bin/python3.11");
+    CHECK(calling({0x3100, 0x1fff, 0x5100, 0x3100, 0x5200, 0x3200, 0x3300, 0x3400}) ==
+          "/venv/torch/lib/libtorch_cpu.so");
+    CHECK(calling({0x1100, 0x5100, 0x3100}) == "/venv/torch/lib/libtorch_cpu.so");
+    CHECK(calling({0x2000, 0xfff, 0x3100}).empty());
+    CHECK(calling({}).empty());
   }
 
   TEST_CASE("waiting code: nanosleep counts as sleep and pause() does not") {
