@@ -190,11 +190,11 @@ TEST_SUITE("output router") {
     WorkerBench bench;
     const auto pid_file = bench.folder() / "pid";
     bench.start({shell_worker(
-        0, "sh -c 'echo $$ >" + pid_file.string() + "; exec sleep 1000' & echo said; exit 4")});
+        0, "sh -c 'echo $$ >" + pid_file.string() + "; exec sleep 1000' & echo output; exit 4")});
     bench.run_to_end();
     CHECK(bench.history().exit_of(0).exit_code == 4);
     CHECK(bench.history().dying.size() == 1);
-    CHECK(bench.console() == "[w0]:said\n");
+    CHECK(bench.console() == "[w0]:output\n");
     const auto swept = bench.sweep();
     CHECK(swept == std::vector<pid_t>{std::stoi(await_line(pid_file))});
   }

@@ -249,12 +249,12 @@ class SimulatedRun : protected SimulatedState {
     });
   }
 
-  void act(int index, const Send& say) {
+  void act(int index, const Send& send) {
     const auto connection = nodes_[static_cast<std::size_t>(index)].connection;
     if (!connection) return;
     const auto when = std::max(now_ + delay(), connection->last_to_coordinator);
     connection->last_to_coordinator = when;
-    arrive_at_coordinator(connection, NodeMessageReceived{connection->id, say.message}, when);
+    arrive_at_coordinator(connection, NodeMessageReceived{connection->id, send.message}, when);
   }
 
   void act(int index, const Announce& announce) {

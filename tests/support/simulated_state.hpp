@@ -59,10 +59,11 @@ class SimulatedState : protected VirtualTime {
 
   /// Workers that have all succeeded are not started again.
   void check_success(const CoordinatorEvent& event, int round) {
-    const auto* says = std::get_if<NodeMessageReceived>(&event);
-    const auto* ended = says == nullptr ? nullptr : std::get_if<WorkersEnded>(&says->message);
+    const auto* received = std::get_if<NodeMessageReceived>(&event);
+    const auto* ended =
+        received == nullptr ? nullptr : std::get_if<WorkersEnded>(&received->message);
     if (ended == nullptr || !ended->have_succeeded || ended->were_asked) return;
-    if (!connections_.contains(says->node)) return;  // it is too late
+    if (!connections_.contains(received->node)) return;  // it is too late
     const auto nodes = rounds_.at({is_elected_ ? 0 : incarnation_, ended->round}).size();
     const bool have_all = ++successes_[{incarnation_, ended->round}] == nodes;
     check(!have_all || ended->round != round || coordination_->outcome(),

@@ -1,6 +1,6 @@
 // Nodes that a coordinator rejects, and the reasons that it sends.
 #include "rendezvous/membership/coordination.hpp"
-#include "tests/support/membership_talk.hpp"
+#include "tests/support/coordination_driver.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 namespace admission_test {
 
 using namespace ddprun::membership;
-using ddprun::test::Talk;
+using ddprun::test::CoordinationDriver;
 
 namespace {
 
@@ -25,7 +25,7 @@ Settings settings(int least, int most) {
 
 TEST_SUITE("admission of nodes") {
   TEST_CASE("admission: a node of another run is rejected with the difference") {
-    Talk talk(settings(2, 2));
+    CoordinationDriver driver(settings(2, 2));
     struct Case {
       void (*change)(Join&);
       const char* text;
@@ -45,12 +45,12 @@ TEST_SUITE("admission of nodes") {
     };
     NodeId id = 10;
     for (const auto& [change, text] : cases) {
-      Join join = talk.join_of("a");
+      Join join = driver.join_of("a");
       change(join);
-      talk.send(++id, join, 0);
-      REQUIRE(talk.told<Refused>(id).size() == 1);
-      CHECK(talk.told<Refused>(id)[0].reason.find(text) != std::string::npos);
-      CHECK(talk.has<CloseConnection>());
+      driver.send(++id, join, 0);
+      REQUIRE(driver.sent_to<Refused>(id).size() == 1);
+      CHECK(driver.sent_to<Refused>(id)[0].reason.find(text) != std::string::npos);
+      CHECK(driver.has<CloseConnection>());
     }
   }
 
@@ -58,22 +58,22 @@ TEST_SUITE("admission of nodes") {
     auto with_config = settings(2, 2);
     with_config.config_hash = "right";
     with_config.config_outline = "{}";
-    Talk talk(with_config);
-    Join join = talk.join_of("a");
-    talk.send(1, join, 0);
-    CHECK(talk.told<Refused>(1) ==
+    CoordinationDriver driver(with_config);
+    Join join = driver.join_of("a");
+    driver.send(1, join, 0);
+    CHECK(driver.sent_to<Refused>(1) ==
           std::vector{Refused{
               "the node that joins has no configuration file (--config), the one that hosts "
               "the rendezvous has"}});
     join.config_hash = "wrong";
-    talk.send(2, join, 0);
-    CHECK(talk.told<Refused>(2) ==
+    driver.send(2, join, 0);
+    CHECK(driver.sent_to<Refused>(2) ==
           std::vector{Refused{"the configuration file (--config) is another one than on the node "
                               "that hosts the rendezvous",
                               "{}"}});
     join.config_hash = "right";
-    talk.send(3, join, 0);
-    CHECK(talk.told<Welcome>(3).size() == 1);
+    driver.send(3, join, 0);
+    CHECK(driver.sent_to<Welcome>(3).size() == 1);
   }
 
   TEST_CASE("admission: numbers outside their bounds are rejected") {
@@ -103,28 +103,28 @@ TEST_SUITE("admission of nodes") {
          ""},
     };
     for (const auto& [change, text] : cases) {
-      Talk talk(settings(1, 3));
-      Join join = talk.join_of("a");
+      CoordinationDriver driver(settings(1, 3));
+      Join join = driver.join_of("a");
       change(join);
-      talk.send(1, join, 0);
-      const auto refused = talk.told<Refused>(1);
+      driver.send(1, join, 0);
+      const auto refused = driver.sent_to<Refused>(1);
       const bool is_welcome = std::string(text).empty();
       CHECK(refused.empty() == is_welcome);
       if (!refused.empty()) CHECK(refused[0].reason.find(text) != std::string::npos);
       // Any accepted node can be part of a round.
-      talk.pass(2000);
-      CHECK(talk.told<RoundFormed>(1).size() == (is_welcome ? 1U : 0U));
+      driver.pass(2000);
+      CHECK(driver.sent_to<RoundFormed>(1).size() == (is_welcome ? 1U : 0U));
     }
   }
 
   TEST_CASE("admission: a rank requested twice is rejected for the second node") {
-    Talk talk(settings(3, 3));
-    Join join = talk.join_of("a");
+    CoordinationDriver driver(settings(3, 3));
+    Join join = driver.join_of("a");
     join.node_rank = 1;
-    talk.send(1, join, 0);
+    driver.send(1, join, 0);
     join.name = "b";
-    talk.send(2, join, 0);
-    CHECK(talk.told<Refused>(2)[0].reason == "--node_rank=1 is taken by a");
+    driver.send(2, join, 0);
+    CHECK(driver.sent_to<Refused>(2)[0].reason == "--node_rank=1 is taken by a");
   }
 }
 

@@ -1,6 +1,6 @@
 #include "rendezvous/membership/failover_state.hpp"
 
-#include "tests/support/membership_talk.hpp"
+#include "tests/support/coordination_driver.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 namespace failover_state_test {
 
 using namespace ddprun::membership;
-using ddprun::test::Talk;
+using ddprun::test::CoordinationDriver;
 using namespace std::chrono_literals;
 
 namespace {
@@ -34,8 +34,8 @@ RunRecord left_by_a() {
           .max_restarts = 3};
 }
 
-Join member_of_round(const Talk& talk, const std::string& name, int round) {
-  auto join = talk.join_of(name);
+Join member_of_round(const CoordinationDriver& driver, const std::string& name, int round) {
+  auto join = driver.join_of(name);
   join.instance = 101 + static_cast<std::uint64_t>(name.front() - 'a');
   join.last_round = round;
   return join;
@@ -45,11 +45,11 @@ Join member_of_round(const Talk& talk, const std::string& name, int round) {
 
 TEST_SUITE("failover state") {
   TEST_CASE("failover: the next coordinator keeps round and ranks and used restarts") {
-    Talk talk(three_nodes(), left_by_a());
-    talk.send(1, member_of_round(talk, "b", 4), 100);
-    CHECK(talk.told<RoundFormed>(1).empty());
-    talk.send(2, member_of_round(talk, "c", 4), 200);
-    const auto formed = talk.told<RoundFormed>(1);
+    CoordinationDriver driver(three_nodes(), left_by_a());
+    driver.send(1, member_of_round(driver, "b", 4), 100);
+    CHECK(driver.sent_to<RoundFormed>(1).empty());
+    driver.send(2, member_of_round(driver, "c", 4), 200);
+    const auto formed = driver.sent_to<RoundFormed>(1);
     REQUIRE(formed.size() == 1);
     CHECK(formed[0].round == 5);
     CHECK(formed[0].restarts_used == 2);
@@ -59,47 +59,47 @@ TEST_SUITE("failover state") {
   }
 
   TEST_CASE("failover: a missing node is waited for until its lease has expired") {
-    Talk talk(three_nodes(), left_by_a());
-    talk.send(1, member_of_round(talk, "b", 4), 100);
-    talk.beat({1}, 2000);
-    CHECK(talk.coordination().next_wake() == Talk::at(3000));
-    talk.beat({1}, 2999);
-    CHECK(talk.told<RoundFormed>(1).empty());
-    talk.pass(3000);
-    CHECK(talk.told<RoundFormed>(1).size() == 1);
+    CoordinationDriver driver(three_nodes(), left_by_a());
+    driver.send(1, member_of_round(driver, "b", 4), 100);
+    driver.beat({1}, 2000);
+    CHECK(driver.coordination().next_wake() == CoordinationDriver::at(3000));
+    driver.beat({1}, 2999);
+    CHECK(driver.sent_to<RoundFormed>(1).empty());
+    driver.pass(3000);
+    CHECK(driver.sent_to<RoundFormed>(1).size() == 1);
   }
 
   TEST_CASE("failover: new nodes do not start a round before old leases expire") {
-    Talk talk(three_nodes(), left_by_a());
-    talk.join(1, "x", 100);
-    talk.join(2, "y", 100);
-    talk.join(3, "z", 100);
-    CHECK(talk.told<RoundFormed>(1).empty());
-    talk.beat({1, 2}, 2500);
-    talk.send(3, Heartbeat{}, 3000);
-    CHECK(talk.told<RoundFormed>(1).size() == 1);
+    CoordinationDriver driver(three_nodes(), left_by_a());
+    driver.join(1, "x", 100);
+    driver.join(2, "y", 100);
+    driver.join(3, "z", 100);
+    CHECK(driver.sent_to<RoundFormed>(1).empty());
+    driver.beat({1, 2}, 2500);
+    driver.send(3, Heartbeat{}, 3000);
+    CHECK(driver.sent_to<RoundFormed>(1).size() == 1);
   }
 
   TEST_CASE("failover: agents distinguish two nodes of the same name") {
     RunRecord record{.round = 0, .nodes = {{"n", 1}, {"n", 2}}, .host = {"elsewhere", 9}};
-    FailoverState succession(record, Talk::at(1000));
+    FailoverState succession(record, CoordinationDriver::at(1000));
     CHECK(succession.claim("n", 2) == 1);
-    CHECK(succession.not_before(Talk::at(0)) == Talk::at(1000));
+    CHECK(succession.not_before(CoordinationDriver::at(0)) == CoordinationDriver::at(1000));
     CHECK(succession.claim("n", 3) == -1);
-    CHECK(succession.not_before(Talk::at(0)) == Talk::at(1000));
+    CHECK(succession.not_before(CoordinationDriver::at(0)) == CoordinationDriver::at(1000));
     CHECK(succession.claim("n", 1) == 0);
-    CHECK_FALSE(succession.not_before(Talk::at(0)));
+    CHECK_FALSE(succession.not_before(CoordinationDriver::at(0)));
     CHECK(succession.claim("n", 1) == 0);
     CHECK(FailoverState().claim("n", 1) == -1);
   }
 
   TEST_CASE("failover: a restarted agent gets its node's rank after the old lease") {
     RunRecord record{.round = 0, .nodes = {{"a", 1}, {"b", 2}}, .host = {"a", 1}};
-    FailoverState succession(record, Talk::at(1000));
+    FailoverState succession(record, CoordinationDriver::at(1000));
     CHECK(succession.claim("b", 7) == 1);
-    CHECK(succession.not_before(Talk::at(0)) == Talk::at(1000));
+    CHECK(succession.not_before(CoordinationDriver::at(0)) == CoordinationDriver::at(1000));
     CHECK(succession.claim("b", 8) == -1);
-    CHECK_FALSE(succession.not_before(Talk::at(1000)));
+    CHECK_FALSE(succession.not_before(CoordinationDriver::at(1000)));
   }
 
   TEST_CASE("failover: the last host is not waited for unless another node has its name") {
@@ -114,8 +114,8 @@ TEST_SUITE("failover state") {
                         {{{"b", 2}}, true}};
     for (const auto& row : rows) {
       const RunRecord record{.round = 0, .nodes = row.nodes, .host = {"a", 1}};
-      const FailoverState succession(record, Talk::at(1000));
-      CHECK(succession.not_before(Talk::at(0)).has_value() == row.is_waited_for);
+      const FailoverState succession(record, CoordinationDriver::at(1000));
+      CHECK(succession.not_before(CoordinationDriver::at(0)).has_value() == row.is_waited_for);
     }
   }
 
@@ -123,11 +123,12 @@ TEST_SUITE("failover state") {
     auto settings = three_nodes();
     settings.restarts.window = 60s;
     RestartHistory history{.restarts = 7, .fast_failures = 1};
-    history.recent = {Talk::at(1000), Talk::at(5000)};
-    const auto record = record_of(settings, history, Talk::at(6000));
+    history.recent = {CoordinationDriver::at(1000), CoordinationDriver::at(5000)};
+    const auto record = record_of(settings, history, CoordinationDriver::at(6000));
     CHECK(record.restart_ages == std::vector<std::chrono::milliseconds>{5000ms, 1000ms});
-    const auto later = history_of(record, Talk::at(100'000));
-    CHECK(later.recent == decltype(later.recent){Talk::at(95'000), Talk::at(99'000)});
+    const auto later = history_of(record, CoordinationDriver::at(100'000));
+    CHECK(later.recent ==
+          decltype(later.recent){CoordinationDriver::at(95'000), CoordinationDriver::at(99'000)});
     CHECK(later.restarts == 7);
     CHECK(later.fast_failures == 1);
   }
@@ -148,17 +149,17 @@ TEST_SUITE("failover state") {
       CAPTURE(row.since_round.count());
       auto settings = three_nodes();
       settings.restarts = {.max_restarts = 1, .window = 60s};
-      Talk talk(settings, record);
-      auto join = member_of_round(talk, "b", row.round);
+      CoordinationDriver driver(settings, record);
+      auto join = member_of_round(driver, "b", row.round);
       join.max_restarts = 1;
       join.since_round = row.since_round;
-      talk.send(1, join, 0);
-      talk.beat({1}, 2000);
-      talk.pass(3000);
-      REQUIRE(talk.told<RoundFormed>(1).size() == 1);
+      driver.send(1, join, 0);
+      driver.beat({1}, 2000);
+      driver.pass(3000);
+      REQUIRE(driver.sent_to<RoundFormed>(1).size() == 1);
       const Failure failure{.ran_seconds = 60, .description = "a worker failed", .node = "b"};
-      talk.send(1, WorkersEnded{.round = 5, .failures = {failure}}, 3100);
-      CHECK(talk.told<RoundFormed>(1).size() == (row.may_restart ? 1U : 0U));
+      driver.send(1, WorkersEnded{.round = 5, .failures = {failure}}, 3100);
+      CHECK(driver.sent_to<RoundFormed>(1).size() == (row.may_restart ? 1U : 0U));
     }
   }
 
@@ -166,16 +167,16 @@ TEST_SUITE("failover state") {
     auto record = left_by_a();
     record.since_round = 6s;
     record.restart_ages = {1s};
-    Talk talk(three_nodes(), record);
+    CoordinationDriver driver(three_nodes(), record);
     for (const int seconds : {100, 50}) {
-      auto join = member_of_round(talk, seconds == 100 ? "b" : "c", 4);
+      auto join = member_of_round(driver, seconds == 100 ? "b" : "c", 4);
       join.since_round = std::chrono::seconds(seconds);
-      CHECK(talk.coordination().record().since_round == (seconds == 100 ? 6s : 100s));
-      talk.send(static_cast<NodeId>(seconds), join, 0);
+      CHECK(driver.coordination().record().since_round == (seconds == 100 ? 6s : 100s));
+      driver.send(static_cast<NodeId>(seconds), join, 0);
     }
-    REQUIRE(talk.kept().size() == 1);
-    CHECK(talk.kept()[0].record.since_round == 0s);
-    CHECK(talk.kept()[0].record.restart_ages == std::vector<std::chrono::milliseconds>{95s});
+    REQUIRE(driver.kept().size() == 1);
+    CHECK(driver.kept()[0].record.since_round == 0s);
+    CHECK(driver.kept()[0].record.restart_ages == std::vector<std::chrono::milliseconds>{95s});
   }
 
   TEST_CASE("failover: the longest lease of a node is waited for and passed on") {
@@ -188,72 +189,72 @@ TEST_SUITE("failover state") {
       settings.lease = row.own;
       auto record = left_by_a();
       record.lease = row.former;
-      Talk talk(settings, record);
-      CHECK(talk.coordination().record().lease == row.waited);
+      CoordinationDriver driver(settings, record);
+      CHECK(driver.coordination().record().lease == row.waited);
       const int end = static_cast<int>(row.waited.count());
-      talk.send(1, member_of_round(talk, "b", 4), end - 2000);
-      talk.beat({1}, end - 1);
-      CHECK(talk.told<RoundFormed>(1).empty());
-      talk.pass(end);
-      CHECK(talk.told<RoundFormed>(1).size() == 1);
-      CHECK(talk.coordination().record().lease == row.own);
+      driver.send(1, member_of_round(driver, "b", 4), end - 2000);
+      driver.beat({1}, end - 1);
+      CHECK(driver.sent_to<RoundFormed>(1).empty());
+      driver.pass(end);
+      CHECK(driver.sent_to<RoundFormed>(1).size() == 1);
+      CHECK(driver.coordination().record().lease == row.own);
     }
   }
 
   TEST_CASE("failover: a short join timeout does not end the wait for old leases") {
     auto settings = three_nodes();
     settings.join_timeout = 1s;
-    Talk talk(settings, left_by_a());
-    talk.send(1, member_of_round(talk, "b", 4), 0);
-    talk.beat({1}, 1500);
-    CHECK(talk.coordination().next_wake() == Talk::at(3000));
+    CoordinationDriver driver(settings, left_by_a());
+    driver.send(1, member_of_round(driver, "b", 4), 0);
+    driver.beat({1}, 1500);
+    CHECK(driver.coordination().next_wake() == CoordinationDriver::at(3000));
   }
 
   TEST_CASE("failover: the record is stored before rounds and at restarts and the end") {
-    Talk talk(three_nodes());
-    talk.join(1, "a", 0);
-    talk.pass(2000);
-    REQUIRE(talk.kept().size() == 1);
-    REQUIRE(talk.kept()[0].record.nodes.size() == 1);
-    CHECK(talk.kept()[0].record.nodes[0].name == "a");
-    CHECK(talk.kept()[0].record.round == 0);
-    CHECK(talk.index_of<KeepRecord>() < talk.index_of<SendToNode>());
+    CoordinationDriver driver(three_nodes());
+    driver.join(1, "a", 0);
+    driver.pass(2000);
+    REQUIRE(driver.kept().size() == 1);
+    REQUIRE(driver.kept()[0].record.nodes.size() == 1);
+    CHECK(driver.kept()[0].record.nodes[0].name == "a");
+    CHECK(driver.kept()[0].record.round == 0);
+    CHECK(driver.index_of<KeepRecord>() < driver.index_of<SendToNode>());
 
     const Failure failure{.ran_seconds = 60, .description = "a worker failed", .node = "a"};
-    talk.send(1, WorkersEnded{.round = 0, .failures = {failure}}, 2100);
-    REQUIRE(talk.kept().size() == 2);  // the restart, and the round that follows at once
-    CHECK(talk.kept()[0].record.restarts == 1);
-    CHECK(talk.kept()[1].record.round == 1);
+    driver.send(1, WorkersEnded{.round = 0, .failures = {failure}}, 2100);
+    REQUIRE(driver.kept().size() == 2);  // the restart, and the round that follows at once
+    CHECK(driver.kept()[0].record.restarts == 1);
+    CHECK(driver.kept()[1].record.round == 1);
 
-    talk.send(1, WorkersEnded{.round = 1, .have_succeeded = true}, 2200);
-    REQUIRE(talk.kept().size() == 1);
-    CHECK(talk.kept()[0].outcome->result == RunResult::succeeded);
-    CHECK(talk.index_of<KeepRecord>() < talk.index_of<SendToNode>());
+    driver.send(1, WorkersEnded{.round = 1, .have_succeeded = true}, 2200);
+    REQUIRE(driver.kept().size() == 1);
+    CHECK(driver.kept()[0].outcome->result == RunResult::succeeded);
+    CHECK(driver.index_of<KeepRecord>() < driver.index_of<SendToNode>());
   }
 
   TEST_CASE("failover: a leaving host ends the round on all nodes and forms no other") {
-    Talk talk(three_nodes());
-    talk.join(1, "a", 0);
-    talk.join(2, "b", 0);
-    talk.pass(2000);
-    talk.host_leaves("a, which hosts the rendezvous, leaves", 2100);
-    CHECK(talk.told<StopWorkers>(2)[0].reason == "a, which hosts the rendezvous, leaves");
-    CHECK_FALSE(talk.coordination().is_over());
-    talk.send(1, WorkersEnded{.round = 0}, 2200);
-    CHECK_FALSE(talk.coordination().is_over());
-    talk.send(2, WorkersEnded{.round = 0}, 2300);
-    CHECK(talk.told<RoundFormed>(2).empty());
-    CHECK(talk.coordination().is_over());
-    CHECK(talk.coordination().record().restarts == 0);
-    CHECK_FALSE(talk.coordination().next_wake());
+    CoordinationDriver driver(three_nodes());
+    driver.join(1, "a", 0);
+    driver.join(2, "b", 0);
+    driver.pass(2000);
+    driver.host_leaves("a, which hosts the rendezvous, leaves", 2100);
+    CHECK(driver.sent_to<StopWorkers>(2)[0].reason == "a, which hosts the rendezvous, leaves");
+    CHECK_FALSE(driver.coordination().is_over());
+    driver.send(1, WorkersEnded{.round = 0}, 2200);
+    CHECK_FALSE(driver.coordination().is_over());
+    driver.send(2, WorkersEnded{.round = 0}, 2300);
+    CHECK(driver.sent_to<RoundFormed>(2).empty());
+    CHECK(driver.coordination().is_over());
+    CHECK(driver.coordination().record().restarts == 0);
+    CHECK_FALSE(driver.coordination().next_wake());
   }
 
   TEST_CASE("failover: a host that leaves before a round has nothing to wait for") {
-    Talk talk(three_nodes());
-    talk.join(1, "a", 0);
-    talk.host_leaves("a leaves", 100);
-    CHECK(talk.coordination().is_over());
-    CHECK(talk.coordination().has_nodes());
+    CoordinationDriver driver(three_nodes());
+    driver.join(1, "a", 0);
+    driver.host_leaves("a leaves", 100);
+    CHECK(driver.coordination().is_over());
+    CHECK(driver.coordination().has_nodes());
   }
 }
 

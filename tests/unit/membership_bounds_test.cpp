@@ -4,7 +4,7 @@
 #include "rendezvous/membership/node_state_machine.hpp"
 #include "rendezvous/membership/notices.hpp"
 #include "rendezvous/membership/round_failures.hpp"
-#include "tests/support/membership_talk.hpp"
+#include "tests/support/coordination_driver.hpp"
 
 #include <doctest/doctest.h>
 
@@ -14,7 +14,7 @@ namespace membership_bounds_test {
 
 using namespace ddprun::membership;
 using ddprun::control::RankFlights;
-using ddprun::test::Talk;
+using ddprun::test::CoordinationDriver;
 
 namespace {
 
@@ -35,13 +35,13 @@ std::size_t bytes_of(const auto& message) {
 
 /// Of all messages sent by the last event.
 template <typename... Messages>
-std::size_t longest_of(const Talk& talk, NodeId node) {
+std::size_t longest_of(const CoordinationDriver& driver, NodeId node) {
   std::size_t longest = 0;
   const auto measure = [&](const auto& messages) {
     for (const auto& message : messages)
       longest = std::max(longest, bytes_of(CoordinatorMessage(message)));
   };
-  (measure(talk.told<Messages>(node)), ...);
+  (measure(driver.sent_to<Messages>(node)), ...);
   return longest;
 }
 
@@ -56,12 +56,14 @@ TEST_SUITE("membership bounds") {
           .flights = {{.worker = {.damage = kEndless}}}})}) {
       CHECK(bytes_of(within_bounds(message)) <= kMessageBytesMax / 2);
     }
-    NodeStateMachine part(Join{}, Settings{}, Talk::at(0));
-    part.start(Talk::at(0));
-    part.apply(Connected{}, Talk::at(0));
-    part.apply(MessageReceived{Welcome{}}, Talk::at(0));
-    part.apply(MessageReceived{RoundFormed{.nodes = {{.role = "default"}}}}, Talk::at(0));
-    const auto actions = part.apply(OwnWorkersEnded{.failures = {endless_failure()}}, Talk::at(1));
+    NodeStateMachine part(Join{}, Settings{}, CoordinationDriver::at(0));
+    part.start(CoordinationDriver::at(0));
+    part.apply(Connected{}, CoordinationDriver::at(0));
+    part.apply(MessageReceived{Welcome{}}, CoordinationDriver::at(0));
+    part.apply(MessageReceived{RoundFormed{.nodes = {{.role = "default"}}}},
+               CoordinationDriver::at(0));
+    const auto actions =
+        part.apply(OwnWorkersEnded{.failures = {endless_failure()}}, CoordinationDriver::at(1));
     REQUIRE(actions.size() == 1);
     CHECK(bytes_of(std::get<Send>(actions[0]).message) < 3000);
   }
@@ -120,18 +122,18 @@ TEST_SUITE("membership bounds") {
   TEST_CASE("membership bounds: the largest outcome fits into a message") {
     constexpr int kNodes = 20;
     Settings settings{.run_id = "run", .nodes_min = kNodes, .nodes_max = kNodes};
-    Talk talk(settings);
-    for (NodeId node = 1; node <= kNodes; ++node) talk.join(node, std::to_string(node), 0);
-    talk.send(1, WorkersFailing{0, kEndless}, 1);
-    CHECK(longest_of<StopWorkers>(talk, 2) > 1000);
-    CHECK(longest_of<StopWorkers>(talk, 2) <= kMessageBytesMax);
+    CoordinationDriver driver(settings);
+    for (NodeId node = 1; node <= kNodes; ++node) driver.join(node, std::to_string(node), 0);
+    driver.send(1, WorkersFailing{0, kEndless}, 1);
+    CHECK(longest_of<StopWorkers>(driver, 2) > 1000);
+    CHECK(longest_of<StopWorkers>(driver, 2) <= kMessageBytesMax);
     for (NodeId node = 1; node <= kNodes; ++node) {
       const std::vector failures(5, endless_failure());
-      talk.send(node, WorkersEnded{.round = 0, .failures = failures}, 2);
+      driver.send(node, WorkersEnded{.round = 0, .failures = failures}, 2);
     }
-    REQUIRE(talk.told<Finish>(1).size() == 1);
-    CHECK(talk.told<Finish>(1)[0].outcome.failures.size() == kFailuresMax);
-    CHECK(longest_of<Finish>(talk, 1) <= kMessageBytesMax);
+    REQUIRE(driver.sent_to<Finish>(1).size() == 1);
+    CHECK(driver.sent_to<Finish>(1)[0].outcome.failures.size() == kFailuresMax);
+    CHECK(longest_of<Finish>(driver, 1) <= kMessageBytesMax);
   }
 
   TEST_CASE("membership bounds: the largest round fits into a message") {

@@ -35,7 +35,7 @@ constexpr std::uint64_t kOldSeedsWithSkewedClocks[] = {89'821, 196'569};
 /// others: a host that was stopped while it lost its term had workers beside the next round.
 constexpr std::uint64_t kOldSeedsOfElections[] = {389, 633, 750, 1901, 14'572};
 
-std::string told(const std::vector<std::string>& history) {
+std::string history_text(const std::vector<std::string>& history) {
   std::string text;
   for (const auto& line : history) text += "\n  " + line;
   return text;
@@ -45,13 +45,14 @@ void check(std::uint64_t seed, bool has_skewed_clocks = false) {
   const auto outcome = simulate_membership(seed, has_skewed_clocks);
   if (outcome.violations.empty()) return;
   FAIL_CHECK("seed ", seed, std::string(has_skewed_clocks ? " with skewed clocks: " : ": "),
-             outcome.violations.front(), told(outcome.history));
+             outcome.violations.front(), history_text(outcome.history));
 }
 
 std::vector<std::string> check_elections(std::uint64_t seed) {
   auto outcome = simulate_elections(seed);
   if (!outcome.violations.empty()) {
-    FAIL_CHECK("seed ", seed, " of elections: ", outcome.violations.front(), told(outcome.history));
+    FAIL_CHECK("seed ", seed, " of elections: ", outcome.violations.front(),
+               history_text(outcome.history));
   }
   return std::move(outcome.history);
 }
@@ -68,7 +69,7 @@ TEST_SUITE("membership simulation") {
       const auto outcome = simulate_harshly(seed);
       if (outcome.violations.empty()) continue;
       FAIL_CHECK("seed ", seed, " of harsh ones: ", outcome.violations.front(),
-                 told(outcome.history));
+                 history_text(outcome.history));
     }
   }
 
@@ -86,7 +87,8 @@ TEST_SUITE("membership simulation") {
       const auto outcome = simulate_cuts(seed);
       for (const auto& line : outcome.history) left_out += line.ends_with("is left out") ? 1 : 0;
       if (outcome.violations.empty()) continue;
-      FAIL_CHECK("seed ", seed, " of cuts: ", outcome.violations.front(), told(outcome.history));
+      FAIL_CHECK("seed ", seed, " of cuts: ", outcome.violations.front(),
+                 history_text(outcome.history));
     }
     CHECK(left_out > static_cast<int>(kCuts) / 10);
   }
@@ -99,7 +101,7 @@ TEST_SUITE("membership simulation") {
       outcomes.insert(outcome.result);
       if (outcome.violations.empty()) continue;
       FAIL_CHECK("seed ", seed, " of standing cuts: ", outcome.violations.front(),
-                 told(outcome.history));
+                 history_text(outcome.history));
     }
     CHECK(outcomes == std::set<std::string>{"no_rendezvous", "succeeded"});
   }
@@ -111,7 +113,7 @@ TEST_SUITE("membership simulation") {
       for (const auto& line : outcome.history) leaves += line.ends_with("with a process left");
       if (outcome.violations.empty()) continue;
       FAIL_CHECK("seed ", seed, " of leftovers: ", outcome.violations.front(),
-                 told(outcome.history));
+                 history_text(outcome.history));
     }
     CHECK(leaves > static_cast<int>(kLeftovers) / 10);
   }

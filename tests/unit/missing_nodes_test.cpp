@@ -1,6 +1,6 @@
 // Content and time of messages about missing nodes.
 #include "rendezvous/membership/notices.hpp"
-#include "tests/support/membership_talk.hpp"
+#include "tests/support/coordination_driver.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 namespace missing_nodes_test {
 
 using namespace ddprun::membership;
-using ddprun::test::Talk;
+using ddprun::test::CoordinationDriver;
 using namespace std::chrono_literals;
 
 namespace {
@@ -50,9 +50,9 @@ Settings settings(int least, int most) {
 }
 
 /// The only line that the last event sent to the node.
-std::string word(const Talk& talk, NodeId node) {
-  const auto words = talk.told<Waiting>(node);
-  return words.size() == 1 ? words[0].text : std::to_string(words.size()) + " words";
+std::string waiting_text(const CoordinationDriver& driver, NodeId node) {
+  const auto notices = driver.sent_to<Waiting>(node);
+  return notices.size() == 1 ? notices[0].text : std::to_string(notices.size()) + " notices";
 }
 
 }  // namespace
@@ -77,68 +77,71 @@ TEST_SUITE("missing nodes") {
   }
 
   TEST_CASE("missing nodes: only a waiting node is notified within half a second") {
-    Talk talk(settings(3, 3));
-    talk.join(1, "a", 100);
-    CHECK(talk.told<Waiting>(1).empty());
-    CHECK(talk.coordination().next_wake() == Talk::at(500));
-    talk.pass(500);
-    CHECK(word(talk, 1) == "1 of at least 3 nodes has joined (a); waiting for 60 s at most");
-    talk.join(2, "b", 10'100);
-    CHECK(talk.told<Waiting>(2).empty());
-    talk.pass(10'500);
-    CHECK(word(talk, 2) == "2 of at least 3 nodes have joined (a, b); waiting for 50 s at most");
-    CHECK(talk.told<Waiting>(1).empty());
+    CoordinationDriver driver(settings(3, 3));
+    driver.join(1, "a", 100);
+    CHECK(driver.sent_to<Waiting>(1).empty());
+    CHECK(driver.coordination().next_wake() == CoordinationDriver::at(500));
+    driver.pass(500);
+    CHECK(waiting_text(driver, 1) ==
+          "1 of at least 3 nodes has joined (a); waiting for 60 s at most");
+    driver.join(2, "b", 10'100);
+    CHECK(driver.sent_to<Waiting>(2).empty());
+    driver.pass(10'500);
+    CHECK(waiting_text(driver, 2) ==
+          "2 of at least 3 nodes have joined (a, b); waiting for 50 s at most");
+    CHECK(driver.sent_to<Waiting>(1).empty());
   }
 
   TEST_CASE("missing nodes: a round that starts soon sends no notice") {
-    Talk talk(settings(2, 2));
-    talk.join(1, "a", 0);
-    talk.join(2, "b", 500);
-    CHECK(talk.told<RoundFormed>(1).size() == 1);
-    CHECK(talk.told<Waiting>(1).empty());
-    talk.pass(1000);
-    CHECK(talk.told<Waiting>(2).empty());
+    CoordinationDriver driver(settings(2, 2));
+    driver.join(1, "a", 0);
+    driver.join(2, "b", 500);
+    CHECK(driver.sent_to<RoundFormed>(1).size() == 1);
+    CHECK(driver.sent_to<Waiting>(1).empty());
+    driver.pass(1000);
+    CHECK(driver.sent_to<Waiting>(2).empty());
   }
 
   TEST_CASE("missing nodes: nodes that join together are notified together") {
-    Talk talk(settings(3, 3));
-    talk.join(1, "a", 0);
-    talk.join(2, "b", 249);
-    talk.pass(500);
-    CHECK(word(talk, 1) == word(talk, 2));
-    CHECK(word(talk, 1).starts_with("2 of at least"));
+    CoordinationDriver driver(settings(3, 3));
+    driver.join(1, "a", 0);
+    driver.join(2, "b", 249);
+    driver.pass(500);
+    CHECK(waiting_text(driver, 1) == waiting_text(driver, 2));
+    CHECK(waiting_text(driver, 1).starts_with("2 of at least"));
   }
 
   TEST_CASE("missing nodes: the notice is repeated at each interval") {
     auto with = settings(2, 2);
     with.waiting_notice = 7s;
-    Talk talk(with);
-    talk.join(1, "a", 0);
-    talk.pass(500);
-    CHECK(talk.coordination().next_wake() == Talk::at(7500));
-    talk.pass(7499);
-    CHECK(talk.told<Waiting>(1).empty());
-    talk.pass(7500);
-    CHECK(word(talk, 1) == "1 of at least 2 nodes has joined (a); waiting for 53 s at most");
+    CoordinationDriver driver(with);
+    driver.join(1, "a", 0);
+    driver.pass(500);
+    CHECK(driver.coordination().next_wake() == CoordinationDriver::at(7500));
+    driver.pass(7499);
+    CHECK(driver.sent_to<Waiting>(1).empty());
+    driver.pass(7500);
+    CHECK(waiting_text(driver, 1) ==
+          "1 of at least 2 nodes has joined (a); waiting for 53 s at most");
   }
 
   TEST_CASE("missing nodes: enough nodes get the remaining wait") {
-    Talk talk(settings(1, 2));
-    talk.join(1, "a", 0);
-    talk.pass(500);
-    CHECK(word(talk, 1) ==
+    CoordinationDriver driver(settings(1, 2));
+    driver.join(1, "a", 0);
+    driver.pass(500);
+    CHECK(waiting_text(driver, 1) ==
           "1 of at least 1 node has joined (a); waiting for more, for 10 s at most");
   }
 
   TEST_CASE("missing nodes: too few remaining nodes are soon notified of the missing ones") {
-    Talk talk(settings(2, 2));
-    talk.join(1, "a", 0);
-    talk.join(2, "b", 0);
-    talk.gone(2, 1000);
-    talk.send(1, WorkersEnded{.round = 0}, 1100);
-    CHECK(talk.told<NextRound>(1)[0].reason.starts_with("b is lost"));
-    talk.pass(1500);
-    CHECK(word(talk, 1) ==
+    CoordinationDriver driver(settings(2, 2));
+    driver.join(1, "a", 0);
+    driver.join(2, "b", 0);
+    driver.gone(2, 1000);
+    driver.send(1, WorkersEnded{.round = 0}, 1100);
+    CHECK(driver.sent_to<NextRound>(1)[0].reason.starts_with("b is lost"));
+    driver.pass(1500);
+    CHECK(waiting_text(driver, 1) ==
           "1 of at least 2 nodes has joined (a); b was in the last round and has not come back; "
           "waiting "
           "for 60 s at most");

@@ -28,9 +28,9 @@ std::vector<Action> of(const std::vector<NodeAction>& actions) {
 }
 
 template <typename Message>
-bool says(const std::vector<NodeAction>& actions) {
-  for (const auto& say : of<Send>(actions)) {
-    if (std::holds_alternative<Message>(say.message)) return true;
+bool sends(const std::vector<NodeAction>& actions) {
+  for (const auto& send : of<Send>(actions)) {
+    if (std::holds_alternative<Message>(send.message)) return true;
   }
   return false;
 }
@@ -75,16 +75,16 @@ TEST_SUITE("node state machine") {
     part.apply(MessageReceived{kRound}, at(20));
     part.apply(ConnectionLost{"reset"}, at(500));
     part.apply(OwnWorkersEnded{}, at(600));
-    const auto says = of<Send>(part.apply(Connected{}, at(1020)));
-    REQUIRE(says.size() == 1);
-    CHECK(std::get<Join>(says[0].message).since_round == 1s);
+    const auto sent = of<Send>(part.apply(Connected{}, at(1020)));
+    REQUIRE(sent.size() == 1);
+    CHECK(std::get<Join>(sent[0].message).since_round == 1s);
   }
 
   TEST_CASE("node: heartbeats contain the wait of its ranks until its workers end") {
     auto part = running();
     const auto sent = [&part](int now) {
-      const auto says = of<Send>(part.apply(NodeTimePassed{}, at(now)));
-      return says.empty() ? -1 : std::get<Heartbeat>(says[0].message).ranks_wait.count();
+      const auto sent = of<Send>(part.apply(NodeTimePassed{}, at(now)));
+      return sent.empty() ? -1 : std::get<Heartbeat>(sent[0].message).ranks_wait.count();
     };
     part.apply(OwnRanksWait{3s}, at(100));
     CHECK(sent(510) == 3000);
@@ -122,16 +122,16 @@ TEST_SUITE("node state machine") {
     settings.join_timeout = 100s;
     NodeStateMachine part(Join{}, settings, at(0));
     part.start(at(0));
-    std::vector<int> told;
+    std::vector<int> announced;
     for (int now = 0; now < 100'000; now += 100) {
       const auto actions = part.apply(ConnectionLost{"refused"}, at(now));
-      if (!of<Announce>(actions).empty()) told.push_back(now);
+      if (!of<Announce>(actions).empty()) announced.push_back(now);
       if (now == 1000) {
         REQUIRE(of<Announce>(actions).size() == 1);
         CHECK(of<Announce>(actions)[0].text == "refused; trying again for 99 s");
       }
     }
-    CHECK(told == std::vector{1000, 31'000, 61'000, 91'000});
+    CHECK(announced == std::vector{1000, 31'000, 61'000, 91'000});
   }
 
   TEST_CASE("node: a run that succeeded without the node is reported") {
@@ -139,11 +139,11 @@ TEST_SUITE("node state machine") {
     part.start(at(0));
     const auto actions = part.apply(JoinRejected{RunOutcome{}}, at(100));
     REQUIRE(of<Announce>(actions).size() == 1);
-    const auto told = of<Announce>(actions)[0];
-    CHECK(told.is_warning);
-    CHECK(told.text.rfind("the run \"r\" has already succeeded", 0) == 0);
-    CHECK(told.text.find("another --rdzv_id, since etcd keeps the outcome for 15 s") !=
-          told.text.npos);
+    const auto announced = of<Announce>(actions)[0];
+    CHECK(announced.is_warning);
+    CHECK(announced.text.rfind("the run \"r\" has already succeeded", 0) == 0);
+    CHECK(announced.text.find("another --rdzv_id, since etcd keeps the outcome for 15 s") !=
+          announced.text.npos);
     CHECK(of<EndRun>(actions).size() == 1);
   }
 
@@ -161,9 +161,9 @@ TEST_SUITE("node state machine") {
       const auto actions = part.apply(JoinRejected{row.outcome}, at(100));
       REQUIRE(of<EndRun>(actions).size() == 1);
       CHECK(of<EndRun>(actions)[0].outcome == row.outcome);
-      const auto told = of<Announce>(actions);
-      REQUIRE(told.size() == (row.text == nullptr ? 0 : 1));
-      if (row.text != nullptr) CHECK(told[0].text.find(row.text) != std::string::npos);
+      const auto announced = of<Announce>(actions);
+      REQUIRE(announced.size() == (row.text == nullptr ? 0 : 1));
+      if (row.text != nullptr) CHECK(announced[0].text.find(row.text) != std::string::npos);
     }
   }
 
@@ -203,7 +203,7 @@ TEST_SUITE("node state machine") {
   TEST_CASE("node: six heartbeats are sent per lease") {
     auto part = joined();
     CHECK(part.next_wake() == at(510));
-    CHECK(says<Heartbeat>(part.apply(NodeTimePassed{}, at(510))));
+    CHECK(sends<Heartbeat>(part.apply(NodeTimePassed{}, at(510))));
     CHECK(part.next_wake() == at(1010));
   }
 
@@ -268,9 +268,9 @@ TEST_SUITE("node state machine") {
     CHECK(of<EndWorkers>(actions)[0].at_once);
     actions = part.apply(OwnWorkersEnded{}, at(150));
     CHECK(of<Connect>(actions).size() == 1);
-    CHECK_FALSE(says<WorkersEnded>(actions));
+    CHECK_FALSE(sends<WorkersEnded>(actions));
     actions = part.apply(Connected{}, at(200));
-    REQUIRE(says<Join>(actions));
+    REQUIRE(sends<Join>(actions));
     CHECK(std::get<Join>(of<Send>(actions)[0].message).last_round == 0);
   }
 
@@ -345,10 +345,10 @@ TEST_SUITE("node state machine") {
   TEST_CASE("node: a leaving node first notifies and ends after its workers") {
     auto part = running();
     auto actions = part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(100));
-    CHECK(says<Leave>(actions));
+    CHECK(sends<Leave>(actions));
     CHECK_FALSE(part.has_ended());
     actions = part.apply(OwnWorkersEnded{}, at(200));
-    CHECK(says<WorkersEnded>(actions));
+    CHECK(sends<WorkersEnded>(actions));
     const auto outcome = of<EndRun>(actions)[0].outcome;
     CHECK(outcome.result == RunResult::interrupted);
     CHECK(outcome.signal == 15);
@@ -357,10 +357,10 @@ TEST_SUITE("node state machine") {
   TEST_CASE("node: a node that cannot start workers leaves before it reports their end") {
     auto part = running();
     const auto actions = part.apply(OwnWorkersEnded{.still_running = "process 7"}, at(100));
-    const auto said = of<Send>(actions);
-    REQUIRE(said.size() == 2);
-    CHECK(std::get<Leave>(said[0].message).reason == "cannot start workers again: process 7");
-    CHECK(std::get<WorkersEnded>(said[1].message).were_asked);
+    const auto sent = of<Send>(actions);
+    REQUIRE(sent.size() == 2);
+    CHECK(std::get<Leave>(sent[0].message).reason == "cannot start workers again: process 7");
+    CHECK(std::get<WorkersEnded>(sent[1].message).were_asked);
     CHECK(of<Resign>(actions).size() == 1);
     REQUIRE(of<EndRun>(actions).size() == 1);
     CHECK(of<EndRun>(actions)[0].outcome.result == RunResult::interrupted);
@@ -371,9 +371,9 @@ TEST_SUITE("node state machine") {
     for (const bool is_host : {false, true}) {
       auto part = running(is_host);
       const auto actions = part.apply(ended, at(100));
-      CHECK_FALSE(says<Leave>(actions));
+      CHECK_FALSE(sends<Leave>(actions));
       CHECK(of<Resign>(actions).empty());
-      CHECK(says<WorkersEnded>(actions));
+      CHECK(sends<WorkersEnded>(actions));
       const RunOutcome success{.result = RunResult::succeeded};
       const auto end = of<EndRun>(part.apply(MessageReceived{Finish{success}}, at(200)));
       REQUIRE(end.size() == 1);
@@ -388,10 +388,10 @@ TEST_SUITE("node state machine") {
     next.round = 1;
     const auto actions = part.apply(MessageReceived{next}, at(200));
     CHECK(of<StartWorkers>(actions).empty());
-    const auto said = of<Send>(actions);
-    REQUIRE(said.size() == 2);
-    CHECK(std::holds_alternative<Leave>(said[0].message));
-    CHECK(std::get<WorkersEnded>(said[1].message) == WorkersEnded{.round = 1, .were_asked = true});
+    const auto sent = of<Send>(actions);
+    REQUIRE(sent.size() == 2);
+    CHECK(std::holds_alternative<Leave>(sent[0].message));
+    CHECK(std::get<WorkersEnded>(sent[1].message) == WorkersEnded{.round = 1, .were_asked = true});
     CHECK(part.has_ended());
   }
 
@@ -411,7 +411,7 @@ TEST_SUITE("node state machine") {
       if (is_connected) part.apply(Connected{}, at(1));
       CHECK(part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(2)).empty());
       if (!is_connected) part.apply(Connected{}, at(3));
-      CHECK(says<Leave>(part.apply(MessageReceived{Welcome{.lease = 3s}}, at(4))));
+      CHECK(sends<Leave>(part.apply(MessageReceived{Welcome{.lease = 3s}}, at(4))));
       CHECK_FALSE(part.has_ended());
       part.apply(MessageReceived{Finish{}}, at(5));
       CHECK(part.has_ended());

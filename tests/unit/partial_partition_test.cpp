@@ -1,6 +1,6 @@
 // Nodes that reach the coordinator but not each other.
 #include "rendezvous/membership/coordination.hpp"
-#include "tests/support/membership_talk.hpp"
+#include "tests/support/coordination_driver.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 namespace partial_partition_test {
 
 using namespace ddprun::membership;
-using ddprun::test::Talk;
+using ddprun::test::CoordinationDriver;
 using namespace std::chrono_literals;
 
 namespace {
@@ -30,16 +30,16 @@ Settings settings(int least, int most, int max_restarts = 0) {
 class Trio {
  public:
   explicit Trio(const Settings& with, const std::vector<std::string>& names = {"n1", "n2", "n3"})
-      : talk(with) {
+      : driver(with) {
     for (const NodeId id : {1, 2, 3}) join(id, names[static_cast<std::size_t>(id) - 1]);
   }
 
   void join(NodeId id, const std::string& name) { join(id, name, "10.0.0." + std::to_string(id)); }
   void join(NodeId id, const std::string& name, const std::string& address) {
-    auto join = talk.join_of(name);
+    auto join = driver.join_of(name);
     join.is_host = id == 1;
     join.probe = {.host = address, .port = static_cast<std::uint16_t>(5000 + id)};
-    talk.send(id, join, now);
+    driver.send(id, join, now);
     keep_probe(id);
   }
 
@@ -51,17 +51,17 @@ class Trio {
     }
   }
   void answer(NodeId id, std::uint32_t number, const Indices& unreachable) {
-    talk.send(id, Probed{number, unreachable}, now += 10);
+    driver.send(id, Probed{number, unreachable}, now += 10);
     keep_probe(1);
   }
 
   void send(NodeId id, const NodeMessage& message) {
-    talk.send(id, message, now += 10);
+    driver.send(id, message, now += 10);
     keep_probe(1);
   }
 
   void pass(int time) {
-    talk.pass(now += time);
+    driver.pass(now += time);
     keep_probe(1);
   }
 
@@ -70,25 +70,25 @@ class Trio {
     const auto latest = probe;
     const int begin = now;
     while (probe == latest) {
-      const auto wake = talk.coordination().next_wake();
+      const auto wake = driver.coordination().next_wake();
       REQUIRE(wake);
-      const auto time = *wake - Talk::at(now);
+      const auto time = *wake - CoordinationDriver::at(now);
       pass(static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()));
     }
     return now - begin;
   }
 
-  bool is_probed() const { return !talk.told<Probe>(2).empty(); }
+  bool is_probed() const { return !driver.sent_to<Probe>(2).empty(); }
 
-  std::vector<RoundFormed> formed(NodeId id) const { return talk.told<RoundFormed>(id); }
+  std::vector<RoundFormed> formed(NodeId id) const { return driver.sent_to<RoundFormed>(id); }
 
-  Talk talk;
+  CoordinationDriver driver;
   int now = 0;
   std::uint32_t probe = 0;  ///< the latest
 
  private:
   void keep_probe(NodeId id) {
-    for (const auto& told : talk.told<Probe>(id)) probe = told.number;
+    for (const auto& request : driver.sent_to<Probe>(id)) probe = request.number;
   }
 };
 
@@ -111,7 +111,7 @@ TEST_SUITE("partial partition") {
       "partial partition: a round is formed when all nodes but the host have connected to each "
       "other") {
     Trio trio(settings(3, 3));
-    const auto probes = trio.talk.told<Probe>(2);
+    const auto probes = trio.driver.sent_to<Probe>(2);
     REQUIRE(probes.size() == 1);
     CHECK(probes[0].timeout == 2s);
     CHECK(probes[0].peers[0].port == 0);
@@ -123,18 +123,18 @@ TEST_SUITE("partial partition") {
     trio.answer(3, trio.probe, {});
     REQUIRE(trio.formed(1).size() == 1);
     CHECK(trio.formed(1)[0].nodes.size() == 3);
-    CHECK(trio.talk.told<Waiting>(1).empty());
+    CHECK(trio.driver.sent_to<Waiting>(1).empty());
   }
 
   TEST_CASE("partial partition: two nodes and runs without probes start at once") {
-    Talk pair(settings(2, 2));
+    CoordinationDriver pair(settings(2, 2));
     auto first = pair.join_of("a");
     first.probe = {.host = "10.0.0.1", .port = 1};
     pair.send(1, first, 0);
     auto second = pair.join_of("b");
     second.probe = {.host = "10.0.0.2", .port = 1};
     pair.send(2, second, 0);
-    CHECK(pair.told<RoundFormed>(1).size() == 1);
+    CHECK(pair.sent_to<RoundFormed>(1).size() == 1);
 
     auto unprobed = settings(3, 3);
     unprobed.probe_timeout = 0s;
@@ -151,8 +151,8 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(2).size() == 1);
     CHECK(trio.formed(3).empty());
     for (const NodeId id : {1, 2, 3}) {
-      REQUIRE(trio.talk.told<Waiting>(id).size() == 1);
-      CHECK(trio.talk.told<Waiting>(id)[0] ==
+      REQUIRE(trio.driver.sent_to<Waiting>(id).size() == 1);
+      CHECK(trio.driver.sent_to<Waiting>(id)[0] ==
             Waiting{"nodes n2 and n3 cannot reach each other; both reach the host: the round "
                     "begins without n3 (probed again every 30 s)",
                     true});
@@ -163,7 +163,7 @@ TEST_SUITE("partial partition") {
     Trio trio(settings(2, 3));
     trio.answer({{}, {}, {1}});
     CHECK(trio.formed(1)[0].nodes.size() == 2);
-    CHECK(trio.talk.told<Waiting>(1)[0].text.starts_with(
+    CHECK(trio.driver.sent_to<Waiting>(1)[0].text.starts_with(
         "node n3 cannot reach n2; both reach the host: "));
   }
 
@@ -172,8 +172,8 @@ TEST_SUITE("partial partition") {
     trio.answer({{}, {1}, {2}});  // probes also list nodes in the order of their names
     CHECK(trio.formed(2).empty());
     REQUIRE(trio.formed(3).size() == 1);
-    CHECK(
-        trio.talk.told<Waiting>(1)[0].text.starts_with("nodes n2 and n3 cannot reach each other"));
+    CHECK(trio.driver.sent_to<Waiting>(1)[0].text.starts_with(
+        "nodes n2 and n3 cannot reach each other"));
   }
 
   TEST_CASE(
@@ -184,21 +184,21 @@ TEST_SUITE("partial partition") {
     Trio trio(with);
     std::vector<int> pauses;
     const auto first = trio.probe;
-    while (trio.talk.told<Finish>(2).empty()) {
+    while (trio.driver.sent_to<Finish>(2).empty()) {
       REQUIRE(trio.probe == first + pauses.size());
       trio.answer(kTwoAndThreeCut);
       if (pauses.empty()) {
         for (const NodeId id : {1, 2, 3}) {
-          REQUIRE(trio.talk.told<Waiting>(id).size() == 1);
-          CHECK(trio.talk.told<Waiting>(id)[0] ==
+          REQUIRE(trio.driver.sent_to<Waiting>(id).size() == 1);
+          CHECK(trio.driver.sent_to<Waiting>(id)[0] ==
                 Waiting{kShortage + "; probing again for 60 s at most", true});
         }
       }
-      if (!trio.talk.told<Finish>(2).empty()) break;
+      if (!trio.driver.sent_to<Finish>(2).empty()) break;
       pauses.push_back(trio.pass_to_probe());
     }
     CHECK(pauses == std::vector<int>{5'000, 10'000, 20'000, 24'880});
-    const auto outcome = trio.talk.told<Finish>(2)[0].outcome;
+    const auto outcome = trio.driver.sent_to<Finish>(2)[0].outcome;
     CHECK(outcome.result == RunResult::no_rendezvous);
     CHECK(outcome.reason == kShortage +
                                 "; gave up after 60 s (join_timeout; --rdzv_conf=probe_timeout=0 "
@@ -208,16 +208,16 @@ TEST_SUITE("partial partition") {
   TEST_CASE("partial partition: waiting nodes are notified of too few connected nodes again") {
     Trio trio(settings(3, 3));
     trio.answer(kTwoAndThreeCut);
-    CHECK(trio.talk.told<Waiting>(2).size() == 1);
-    CHECK(trio.talk.told<Waiting>(2)[0].is_warning);
+    CHECK(trio.driver.sent_to<Waiting>(2).size() == 1);
+    CHECK(trio.driver.sent_to<Waiting>(2)[0].is_warning);
     trio.pass_to_probe();
     trio.answer(kTwoAndThreeCut);
     trio.pass_to_probe();
     trio.answer(kTwoAndThreeCut);
-    CHECK(trio.talk.told<Waiting>(2).empty());
+    CHECK(trio.driver.sent_to<Waiting>(2).empty());
     trio.pass(15'000);
-    REQUIRE(trio.talk.told<Waiting>(2).size() == 1);
-    CHECK(trio.talk.told<Waiting>(2)[0].text.starts_with(kShortage + "; probing again for 5"));
+    REQUIRE(trio.driver.sent_to<Waiting>(2).size() == 1);
+    CHECK(trio.driver.sent_to<Waiting>(2)[0].text.starts_with(kShortage + "; probing again for 5"));
   }
 
   TEST_CASE(
@@ -228,9 +228,9 @@ TEST_SUITE("partial partition") {
     trio.answer(kTwoAndThreeCut);
     CHECK(trio.pass_to_probe() == 5000);
     trio.pass(1000);
-    REQUIRE(trio.talk.told<Waiting>(2).size() == 1);
-    CHECK(trio.talk.told<Waiting>(2)[0].text.starts_with(kShortage));
-    CHECK(trio.talk.told<Waiting>(2)[0].is_warning);
+    REQUIRE(trio.driver.sent_to<Waiting>(2).size() == 1);
+    CHECK(trio.driver.sent_to<Waiting>(2)[0].text.starts_with(kShortage));
+    CHECK(trio.driver.sent_to<Waiting>(2)[0].is_warning);
   }
 
   TEST_CASE("partial partition: a round starts when the partition heals or another node joins") {
@@ -257,12 +257,12 @@ TEST_SUITE("partial partition") {
   TEST_CASE("partial partition: nodes of different address families do not connect to each other") {
     Trio trio(settings(3, 4));
     trio.join(4, "n4", "fd00::4");
-    const auto probes = trio.talk.told<Probe>(2);
+    const auto probes = trio.driver.sent_to<Probe>(2);
     REQUIRE(probes.size() == 1);
     CHECK(probes[0].peers[2] == ProbeAddress{"10.0.0.3", 5003});
     CHECK(probes[0].peers[3].port == 0);
-    CHECK(trio.talk.told<Probe>(1)[0].peers[3] == ProbeAddress{"fd00::4", 5004});
-    CHECK(trio.talk.told<Probe>(4)[0].peers[1].port == 0);
+    CHECK(trio.driver.sent_to<Probe>(1)[0].peers[3] == ProbeAddress{"fd00::4", 5004});
+    CHECK(trio.driver.sent_to<Probe>(4)[0].peers[1].port == 0);
     trio.answer({{}, {3}, {3}, {1, 2}});
     REQUIRE(trio.formed(1).size() == 1);
     CHECK(trio.formed(1)[0].nodes.size() == 4);
@@ -276,7 +276,7 @@ TEST_SUITE("partial partition") {
       trio.send(3, WorkersFailing{0, "rank 2 failed"});
       CHECK(trio.is_probed());
       for (const NodeId id : {1, 2, 3}) trio.send(id, failed(0, "n" + std::to_string(id)));
-      CHECK(trio.talk.told<Finish>(1).empty());
+      CHECK(trio.driver.sent_to<Finish>(1).empty());
       CHECK(trio.formed(1).empty());
       trio.answer(kTwoAndThreeCut);
       if (least == 2) {
@@ -285,13 +285,13 @@ TEST_SUITE("partial partition") {
         CHECK(trio.formed(1)[0].nodes.size() == 2);
         continue;
       }
-      CHECK(trio.talk.told<Finish>(1).empty());
-      while (trio.talk.told<Finish>(1).empty()) {
+      CHECK(trio.driver.sent_to<Finish>(1).empty());
+      while (trio.driver.sent_to<Finish>(1).empty()) {
         trio.pass_to_probe();
         trio.answer(kTwoAndThreeCut);
       }
-      CHECK(trio.talk.told<Finish>(1)[0].outcome.failures.empty());
-      CHECK(trio.talk.told<Finish>(1)[0].outcome.reason.starts_with(kShortage));
+      CHECK(trio.driver.sent_to<Finish>(1)[0].outcome.failures.empty());
+      CHECK(trio.driver.sent_to<Finish>(1)[0].outcome.reason.starts_with(kShortage));
     }
   }
 
@@ -321,7 +321,7 @@ TEST_SUITE("partial partition") {
     Trio trio(settings(2, 3));
     trio.answer(1, trio.probe, {});
     trio.answer(2, trio.probe, {2});
-    trio.talk.gone(3, trio.now);
+    trio.driver.gone(3, trio.now);
     trio.pass(1000);
     REQUIRE(trio.formed(1).size() == 1);
     CHECK(trio.formed(1)[0].nodes.size() == 2);
@@ -350,19 +350,19 @@ TEST_SUITE("partial partition") {
     trio.answer(kAllReached);
     REQUIRE(trio.formed(1).size() == 1);
     trio.join(4, "n4");
-    CHECK(trio.talk.told<StopWorkers>(1).empty());
+    CHECK(trio.driver.sent_to<StopWorkers>(1).empty());
     trio.answer({{}, {3}, {}, {1}});
-    CHECK(trio.talk.told<StopWorkers>(1).empty());
-    REQUIRE(trio.talk.told<Waiting>(4).size() == 1);
-    CHECK(trio.talk.told<Waiting>(4)[0].text ==
+    CHECK(trio.driver.sent_to<StopWorkers>(1).empty());
+    REQUIRE(trio.driver.sent_to<Waiting>(4).size() == 1);
+    CHECK(trio.driver.sent_to<Waiting>(4)[0].text ==
           "nodes n2 and n4 cannot reach each other; both reach the host; the others continue "
           "without this node (probed again every 30 s)");
-    CHECK(trio.talk.coordination().next_wake() == Talk::at(trio.now + 30'000));
+    CHECK(trio.driver.coordination().next_wake() == CoordinationDriver::at(trio.now + 30'000));
     trio.pass(30'000);
     CHECK(trio.is_probed());
     trio.answer({{}, {}, {}, {}});
-    REQUIRE(trio.talk.told<StopWorkers>(1).size() == 1);
-    CHECK(trio.talk.told<StopWorkers>(1)[0] == StopWorkers{0, "n4 has joined", true});
+    REQUIRE(trio.driver.sent_to<StopWorkers>(1).size() == 1);
+    CHECK(trio.driver.sent_to<StopWorkers>(1)[0] == StopWorkers{0, "n4 has joined", true});
     for (const NodeId id : {1, 2, 3}) trio.send(id, WorkersEnded{.round = 0, .were_asked = true});
     REQUIRE(trio.formed(4).size() == 1);
     CHECK(trio.formed(4)[0].nodes.size() == 4);
@@ -377,18 +377,18 @@ TEST_SUITE("partial partition") {
     REQUIRE(trio.formed(1).size() == 1);
     for (const NodeId id : {3, 4}) trio.send(id, WorkersEnded{.round = 0, .have_succeeded = true});
     trio.pass(300'000);  // the exit barrier
-    REQUIRE(trio.talk.told<Finish>(3).size() == 1);
+    REQUIRE(trio.driver.sent_to<Finish>(3).size() == 1);
     trio.join(5, "n5");
     const auto number = trio.probe;
     for (const NodeId id : {1, 2}) trio.answer(id, number, {});
     trio.answer(5, number, {1});
-    REQUIRE(trio.talk.told<Waiting>(5).size() == 1);
-    CHECK(trio.talk.told<Waiting>(5)[0].text.starts_with("node n5 cannot reach n2;"));
+    REQUIRE(trio.driver.sent_to<Waiting>(5).size() == 1);
+    CHECK(trio.driver.sent_to<Waiting>(5)[0].text.starts_with("node n5 cannot reach n2;"));
     trio.pass_to_probe();
     for (const NodeId id : {1, 2, 5}) trio.answer(id, number + 1, {});
-    CHECK(trio.talk.told<Waiting>(5).empty());
-    REQUIRE(trio.talk.told<StopWorkers>(1).size() == 1);
-    CHECK(trio.talk.told<StopWorkers>(1)[0].reason == "n5 has joined");
+    CHECK(trio.driver.sent_to<Waiting>(5).empty());
+    REQUIRE(trio.driver.sent_to<StopWorkers>(1).size() == 1);
+    CHECK(trio.driver.sent_to<StopWorkers>(1)[0].reason == "n5 has joined");
   }
 
   TEST_CASE("partial partition: nodes that join during a probe take part in the next one") {
@@ -402,17 +402,17 @@ TEST_SUITE("partial partition") {
     CHECK(trio.probe == first);
     trio.answer({{}, {}, {}, {}});
     CHECK(trio.probe == first + 1);
-    CHECK(trio.talk.told<StopWorkers>(1).empty());
+    CHECK(trio.driver.sent_to<StopWorkers>(1).empty());
     trio.answer({{}, {}, {}, {}, {}});
-    REQUIRE(trio.talk.told<StopWorkers>(1).size() == 1);
-    CHECK(trio.talk.told<StopWorkers>(1)[0].reason == "n4, n5 have joined");
+    REQUIRE(trio.driver.sent_to<StopWorkers>(1).size() == 1);
+    CHECK(trio.driver.sent_to<StopWorkers>(1)[0].reason == "n4, n5 have joined");
   }
 
   TEST_CASE("partial partition: a delayed node is neither probed nor waited for") {
     Trio trio(settings(3, 4, 1));
     for (int i = 0; i < 3; ++i) {
       trio.join(10 + static_cast<NodeId>(i), "n4");
-      trio.talk.gone(10 + static_cast<NodeId>(i), trio.now += 10);
+      trio.driver.gone(10 + static_cast<NodeId>(i), trio.now += 10);
     }
     trio.pass(1000);
     trio.answer(kAllReached);
@@ -439,7 +439,7 @@ TEST_SUITE("partial partition") {
       CHECK(trio.formed(1)[0].nodes.size() == 2);
       rounds.push_back(trio.pass_to_probe() / 1000);
       trio.answer(kAllReached);
-      REQUIRE(trio.talk.told<StopWorkers>(1).size() == 1);
+      REQUIRE(trio.driver.sent_to<StopWorkers>(1).size() == 1);
       for (const NodeId id : {1, 2}) {
         trio.send(id, WorkersEnded{.round = round + 1, .were_asked = true});
       }
@@ -455,8 +455,8 @@ TEST_SUITE("partial partition") {
     REQUIRE(trio.formed(1)[0].nodes.size() == 2);
     trio.join(4, "n4");
     trio.answer({{}, {2, 3}, {1}, {1}});
-    REQUIRE(trio.talk.told<StopWorkers>(1).size() == 1);
-    CHECK(trio.talk.told<StopWorkers>(1)[0].reason == "n3, n4 have joined");
+    REQUIRE(trio.driver.sent_to<StopWorkers>(1).size() == 1);
+    CHECK(trio.driver.sent_to<StopWorkers>(1)[0].reason == "n3, n4 have joined");
   }
 }
 

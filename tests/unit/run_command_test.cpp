@@ -1,22 +1,23 @@
 // Messages to nodes that differ from the others of their run.
 #include "rendezvous/membership/command.hpp"
-#include "tests/support/membership_talk.hpp"
+#include "tests/support/coordination_driver.hpp"
 
 #include <doctest/doctest.h>
 
 namespace run_command_test {
 
 using namespace ddprun::membership;
-using ddprun::test::Talk;
+using ddprun::test::CoordinationDriver;
 
 namespace {
 
 /// Message of the coordinator to a node that joins with this command.
-std::string told(Talk& talk, NodeId id, const std::string& name, const std::string& command) {
-  Join join = talk.join_of(name);
+std::string warning_to(CoordinationDriver& driver, NodeId id, const std::string& name,
+                       const std::string& command) {
+  Join join = driver.join_of(name);
   join.command = command;
-  talk.send(id, join, 0);
-  const auto welcomes = talk.told<Welcome>(id);
+  driver.send(id, join, 0);
+  const auto welcomes = driver.sent_to<Welcome>(id);
   REQUIRE(welcomes.size() == 1);
   return welcomes[0].warning;
 }
@@ -40,15 +41,15 @@ TEST_SUITE("addresses of nodes") {
         {"localhost", "10.0.0.1", "localhost", "10.0.0.2", false},
     };
     for (const auto& row : rows) {
-      Talk talk({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
-      Join first = talk.join_of(row.name);
+      CoordinationDriver driver({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
+      Join first = driver.join_of(row.name);
       first.probe.host = row.from;
-      Join second = talk.join_of(row.other_name);
+      Join second = driver.join_of(row.other_name);
       second.probe.host = row.other_from;
       second.node_rank = 1;
-      talk.send(1, first, 0);
-      talk.send(2, second, 0);
-      const auto welcomes = talk.told<Welcome>(2);
+      driver.send(1, first, 0);
+      driver.send(2, second, 0);
+      const auto welcomes = driver.sent_to<Welcome>(2);
       REQUIRE(welcomes.size() == 1);
       CAPTURE(welcomes[0].warning);
       CHECK(welcomes[0].warning ==
@@ -62,12 +63,12 @@ TEST_SUITE("addresses of nodes") {
 
 TEST_SUITE("commands of nodes") {
   TEST_CASE("node commands: a node with a different command is accepted and notified") {
-    Talk talk({.run_id = "run", .nodes_min = 5, .nodes_max = 5});
-    CHECK(told(talk, 1, "a", "").empty());
-    CHECK(told(talk, 2, "b", "train.py --lr 1").empty());
-    CHECK(told(talk, 3, "c", "train.py --lr 1").empty());
-    CHECK(told(talk, 4, "d", "").empty());
-    CHECK(told(talk, 5, "e", "train.py --lr 2") ==
+    CoordinationDriver driver({.run_id = "run", .nodes_min = 5, .nodes_max = 5});
+    CHECK(warning_to(driver, 1, "a", "").empty());
+    CHECK(warning_to(driver, 2, "b", "train.py --lr 1").empty());
+    CHECK(warning_to(driver, 3, "c", "train.py --lr 1").empty());
+    CHECK(warning_to(driver, 4, "d", "").empty());
+    CHECK(warning_to(driver, 5, "e", "train.py --lr 2") ==
           "e runs \"train.py --lr 2\" and b \"train.py --lr 1\"; nodes of one run should run the "
           "same");
   }

@@ -10,11 +10,11 @@
 
 namespace ddprun::test {
 
-class Talk {
+class CoordinationDriver {
  public:
-  explicit Talk(membership::Settings settings)
+  explicit CoordinationDriver(membership::Settings settings)
       : coordination_(settings, at(0)), settings_(std::move(settings)) {}
-  Talk(membership::Settings settings, const membership::RunRecord& record)
+  CoordinationDriver(membership::Settings settings, const membership::RunRecord& record)
       : coordination_(settings, record, at(0)), settings_(std::move(settings)) {}
 
   static membership::Time at(int milliseconds) {
@@ -50,7 +50,7 @@ class Talk {
 
   /// Returns messages of this type that the last event sent to the node.
   template <typename Message>
-  std::vector<Message> told(membership::NodeId node) const {
+  std::vector<Message> sent_to(membership::NodeId node) const {
     std::vector<Message> messages;
     for (const auto& action : actions_) {
       const auto* send = std::get_if<membership::SendToNode>(&action);
