@@ -82,12 +82,12 @@ TEST_SUITE("node state machine") {
 
   TEST_CASE("node: heartbeats contain the wait of its ranks until its workers end") {
     auto part = running();
-    const auto sent = [&part](int now) {
+    const auto wait_sent_at = [&part](int now) {
       const auto sent = of<Send>(part.apply(NodeTimePassed{}, at(now)));
       return sent.empty() ? -1 : std::get<Heartbeat>(sent[0].message).ranks_wait.count();
     };
     part.apply(OwnRanksWait{3s}, at(100));
-    CHECK(sent(510) == 3000);
+    CHECK(wait_sent_at(510) == 3000);
     CHECK(of<NoteOthersWait>(
               part.apply(MessageReceived{HeartbeatAnswer{1, kRound.round + 1, 4s}}, at(515)))
               .empty());
@@ -96,7 +96,7 @@ TEST_SUITE("node state machine") {
     REQUIRE(noted.size() == 1);
     CHECK(noted[0].time == 4s);
     part.apply(OwnWorkersEnded{.have_succeeded = true}, at(600));
-    CHECK(sent(1010) == 0);
+    CHECK(wait_sent_at(1010) == 0);
   }
 
   TEST_CASE("node: a refused connection is retried until the join timeout") {
