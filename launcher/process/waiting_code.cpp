@@ -98,6 +98,7 @@ std::string calling_code(std::span<const std::uint64_t> stack, const std::vector
     });
     if (mapping != code.end() && !is_between(mapping->file)) files.push_back(mapping->file);
   }
+  if (!files.empty() && is_collective_library(files.front())) return std::string(files.front());
   const auto weight = [&files](std::string_view file) {
     return 2 * std::count(files.begin(), files.end(), file) + (is_collective_library(file) ? 1 : 0);
   };

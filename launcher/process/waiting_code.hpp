@@ -15,10 +15,10 @@
 
 namespace ddprun {
 
-/// Returns the file to whose code most words of a stack point, except the C and C++ libraries; of
-/// several such files a library for collectives, otherwise the innermost; empty if no word does.
-/// Single words may be left from earlier calls. `stack`: innermost words, innermost first. `code`:
-/// executable mappings.
+/// Returns the file whose code has probably made the system call at the end of a stack, except the
+/// C and C++ libraries: the innermost one if it is a library for collectives, otherwise the one to
+/// whose code most words point; empty if no word does. A stack also contains words of earlier
+/// calls. `stack`: innermost words, innermost first. `code`: executable mappings.
 std::string calling_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code);
 
 /// Returns the file whose code has made the system call in which the main thread of a process

@@ -55,6 +55,7 @@ TEST_SUITE("output router") {
     constexpr int kWorkers = 4, kLines = 2000;
     WorkerBench bench(kWorkers);
     std::vector<WorkerSpec> workers;
+    workers.reserve(kWorkers);
     for (int i = 0; i < kWorkers; ++i) {
       workers.push_back(
           shell_worker(i, "i=0; while [ $i -lt " + std::to_string(kLines) +
@@ -179,9 +180,9 @@ TEST_SUITE("output router") {
     bench.start({shell_worker(0, "printf '50%%'; " + wait_for(on) + "echo ' 100%'"),
                  shell_worker(1, wait_for(go) + "echo line")});
     bench.run_until([&] { return bench.console() == "[w0]:50%"; });
-    std::ofstream{go};
+    std::ofstream(go).flush();
     bench.run_until([&] { return bench.console() == "[w0]:50%\n[w1]:line\n"; });
-    std::ofstream{on};
+    std::ofstream(on).flush();
     bench.run_to_end();
     CHECK(bench.console() == "[w0]:50%\n[w1]:line\n[w0]: 100%\n");
   }
@@ -348,15 +349,15 @@ TEST_SUITE("console") {
     /// Reads until the router has no pending output; returns everything.
     std::string drain() {
       std::string text;
-      bool is_done = false;
+      const auto is_done = std::make_unique<bool>(false);
       auto draining = [](OutputRouter& out, bool& done) -> boost::asio::awaitable<void> {
         co_await out.drain(Deadline::after(20s));
         done = true;
-      }(*router, is_done);
+      }(*router, *is_done);
       boost::asio::co_spawn(io, std::move(draining), boost::asio::detached);
       ::fcntl(pipe[0], F_SETFL, O_NONBLOCK);
       std::array<char, 65536> bytes;
-      while (!is_done) {
+      while (!*is_done) {
         io.restart();
         io.run_one_for(10ms);
         for (ssize_t n = 0; (n = ::read(pipe[0], bytes.data(), bytes.size())) > 0;)

@@ -25,7 +25,7 @@ Settings settings(int least, int most, int max_restarts = 0) {
 }
 
 /// Two nodes in round 0.
-CoordinationDriver two_running(Settings with) {
+CoordinationDriver two_running(const Settings& with) {
   CoordinationDriver driver(with);
   driver.join(1, "node1", 0);
   driver.join(2, "node2", 0);
