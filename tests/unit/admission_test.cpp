@@ -24,7 +24,7 @@ Settings settings(int least, int most) {
 }  // namespace
 
 TEST_SUITE("admission of nodes") {
-  TEST_CASE("admission: a node of another run is rejected with the difference") {
+  TEST_CASE("admission: a node of another run is rejected and the differing setting is named") {
     CoordinationDriver driver(settings(2, 2));
     struct Case {
       void (*change)(Join&);
@@ -54,7 +54,7 @@ TEST_SUITE("admission of nodes") {
     }
   }
 
-  TEST_CASE("admission: only a node with another configuration gets the outline") {
+  TEST_CASE("admission: the configuration's outline is sent only to nodes that have another one") {
     auto with_config = settings(2, 2);
     with_config.config_hash = "right";
     with_config.config_outline = "{}";
@@ -76,7 +76,7 @@ TEST_SUITE("admission of nodes") {
     CHECK(driver.sent_to<Welcome>(3).size() == 1);
   }
 
-  TEST_CASE("admission: numbers outside their bounds are rejected") {
+  TEST_CASE("admission: a join with numbers or names outside their bounds is rejected") {
     struct Case {
       void (*change)(Join&);
       const char* text;  ///< empty: the node is accepted
@@ -117,7 +117,7 @@ TEST_SUITE("admission of nodes") {
     }
   }
 
-  TEST_CASE("admission: a rank requested twice is rejected for the second node") {
+  TEST_CASE("admission: the second node that requests the same node rank is rejected") {
     CoordinationDriver driver(settings(3, 3));
     Join join = driver.join_of("a");
     join.node_rank = 1;

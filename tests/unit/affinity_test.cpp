@@ -89,7 +89,7 @@ std::string threads(const HostFacts& facts, const std::string& affinity, int wor
 }  // namespace
 
 TEST_SUITE("affinity") {
-  TEST_CASE("affinity: each policy assigns CPUs to each worker") {
+  TEST_CASE("affinity: every policy assigns the expected CPUs to each worker") {
     const auto small = machine(1, 1, 1, 4);          // one socket
     const auto two = machine(2, 1, 1, 4);            // two sockets
     const auto four = machine(4, 2, 1, 1);           // two sockets of two nodes
@@ -125,13 +125,13 @@ TEST_SUITE("affinity") {
     }
   }
 
-  TEST_CASE("affinity: shares follow the caches if CPU numbers do not") {
+  TEST_CASE("affinity: workers are bound along shared caches regardless of CPU numbering") {
     auto topology = machine(1, 1, 1, 4);
     for (auto& cpu : topology.cpus) cpu.last_cache = cpu.core % 2;
     CHECK(bound(topology, {.kind = Kind::cores}, 2) == "0,2,4,6 | 1,3,5,7");
   }
 
-  TEST_CASE("affinity: workers follow their GPUs if all GPU nodes are known") {
+  TEST_CASE("affinity: workers are bound near their GPUs if the NUMA node of each GPU is known") {
     const auto two = machine(2, 1, 1, 1);
     CHECK(bound(with_gpus(two, {1, 0, 1}), {.kind = Kind::node}, 2) == "1,3 | 0,2");
     CHECK(bound(with_gpus(two, {1, 0, 1}), {.kind = Kind::exclusive}, 3) ==
@@ -151,7 +151,7 @@ TEST_SUITE("affinity") {
           "8-9,24-25 | 10-11,26-27 | 12-13,28-29 | 14-15,30-31");
   }
 
-  TEST_CASE("affinity: lists are used unchanged if there is one per worker of allowed CPUs") {
+  TEST_CASE("affinity: CPU lists must match the number of workers and contain only allowed CPUs") {
     const auto topology = only(machine(1, 1, 1, 4), "1-7");
     const Affinity lists{.kind = Kind::list, .lists = {{1, 2, 3}, {3, 7}}};
     CHECK(bound(topology, lists, 2) == "1-3 | 3,7");
@@ -161,19 +161,19 @@ TEST_SUITE("affinity") {
           "? CPU 7 of local rank 1 is not among the CPUs that ddprun may use (1-6)");
   }
 
-  TEST_CASE("affinity: no policy leaves CPUs unbound and unknown CPUs cannot be bound") {
+  TEST_CASE("affinity: no CPUs are bound without a policy or an allowed CPU") {
     CHECK(bound(machine(1, 1, 1, 1), {}, 2).find_first_of("0123") == std::string::npos);
     CHECK(bound({}, {.kind = Kind::node}, 1)[0] == '?');
   }
 
-  TEST_CASE("affinity: a worker gets its exclusive cores and a share of the common ones") {
+  TEST_CASE("affinity: a worker counts its own cores and a share of the cores it shares") {
     const auto topology = machine(1, 1, 1, 4);
     CHECK(cores_of_each(topology, {{0, 1, 4, 5}, {2, 6}}) == std::vector<int>{2, 1});
     CHECK(cores_of_each(topology, {{0, 1, 2}, {0, 1, 2}, {0, 1, 2}}) == std::vector<int>{1, 1, 1});
     CHECK(cores_of_each(topology, {{0, 1, 2, 3}, {3}}) == std::vector<int>{3, 1});
   }
 
-  TEST_CASE("affinity: the map merges equal neighbours and is limited") {
+  TEST_CASE("affinity: the map merges neighbours with equal CPUs and has a limited length") {
     CHECK(describe_map(machine(1, 1, 1, 2), {{0, 2}, {1, 3}}) == "rank 0: 0,2; rank 1: 1,3");
     CHECK(describe_map(machine(2, 1, 1, 2), {{0}, {1}, {2, 3}, {2, 3}, {0, 3}}) ==
           "rank 0: 0; rank 1: 1 (NUMA node 0); ranks 2-3: 2-3 (NUMA node 1); rank 4: 0,3");
@@ -186,7 +186,7 @@ TEST_SUITE("affinity") {
 }
 
 TEST_SUITE("cpu plan") {
-  TEST_CASE("cpu plan: binds by the visible GPUs in their order and reports it") {
+  TEST_CASE("cpu plan: node binding follows the order of CUDA_VISIBLE_DEVICES and is noted") {
     auto facts = facts_of(machine(2, 1, 1, 2));
     facts.environment = lookup_in({{"CUDA_VISIBLE_DEVICES", "GPU-c,GPU-a"}, {"PATH", "/usr/bin"}});
     facts.installed_gpus = 3;
@@ -214,7 +214,7 @@ TEST_SUITE("cpu plan") {
           "--affinity: there are more workers (3) than cores for them: some share a core");
   }
 
-  TEST_CASE("cpu plan: a problem names its option") {
+  TEST_CASE("cpu plan: a problem names the option that causes it") {
     const auto problem = [](const Strings& words) {
       return objections_to(words, facts_of(machine(1, 1, 1, 1)));
     };
@@ -226,7 +226,7 @@ TEST_SUITE("cpu plan") {
         contains(problem({"--numa_binding=node", "--affinity=node", "./x"}), "exclude each other"));
   }
 
-  TEST_CASE("cpu plan: auto threads are the bound cores or a share of the usable CPUs") {
+  TEST_CASE("cpu plan: auto threads equal a worker's bound cores or its share of usable CPUs") {
     auto facts = facts_of(machine(2, 1, 1, 4));
     CHECK(threads(facts, "none", 4) == "4 4 4 4");
     CHECK(threads(facts, "cores", 4) == "2 2 2 2");
@@ -243,7 +243,7 @@ TEST_SUITE("cpu plan") {
 }
 
 TEST_SUITE("cpu list") {
-  TEST_CASE("cpu list: kernel lists are parsed and printed and other text is rejected") {
+  TEST_CASE("cpu list: the kernel's format is parsed and printed and malformed text is rejected") {
     using Cpus = std::vector<int>;
     CHECK(parse_cpu_list("0-3,8,10-11\n") == Cpus{0, 1, 2, 3, 8, 10, 11});
     CHECK(parse_cpu_list("").empty());

@@ -43,7 +43,7 @@ std::vector<Piece> read(const std::string& bytes, std::size_t size) {
 }  // namespace
 
 TEST_SUITE("agent line") {
-  TEST_CASE("agent line: marked lines are separated in pieces of any size") {
+  TEST_CASE("agent line: marked lines are separated from output for any size of reads") {
     const AgentLine refusal = {.kind = Kind::refusal, .text = "x: no such file"};
     const auto bytes = "one\ntwo" + std::string("\n") + marked(kMark, kLine) + "three\n" +
                        marked(kMark, refusal) + marked(kMark, kLine) +
@@ -59,7 +59,7 @@ TEST_SUITE("agent line") {
     for (const std::size_t size : {1, 2, 3, 5, 7, 1000}) CHECK(read(bytes, size) == expected);
   }
 
-  TEST_CASE("agent line: a mark counts even after the beginning of another line") {
+  TEST_CASE("agent line: a marked line is recognised after an unterminated line") {
     const AgentLine exit = {.kind = Kind::agent_exit, .text = "-9"};
     for (const std::size_t size : {1, 2, 3, 5, 7, 1000}) {
       CHECK(read("hal" + marked(kMark, exit) + "x\n", size) ==
@@ -67,19 +67,19 @@ TEST_SUITE("agent line") {
     }
   }
 
-  TEST_CASE("agent line: a line with another mark is output of a worker") {
+  TEST_CASE("agent line: a line with a wrong mark is treated like worker output") {
     const std::string text =
         "\x1e"
         "9999Lno\n";
     CHECK(read(text, 3) == std::vector<Piece>{{.bytes = text}});
   }
 
-  TEST_CASE("agent line: the beginning of a marked line is returned at the end of the stream") {
+  TEST_CASE("agent line: an incomplete marked line is returned when the stream ends") {
     CHECK(read(kMark.substr(0, 3), 1) == std::vector<Piece>{{.bytes = kMark.substr(0, 3)}});
     CHECK(read(kMark + "Lhalf", 2) == std::vector<Piece>{{.bytes = kMark + "Lhalf"}});
   }
 
-  TEST_CASE("agent line: a marked line that is too long is not held back") {
+  TEST_CASE("agent line: a too long marked line is passed through like worker output") {
     AgentLineReader reader(kMark);
     const auto pieces = reader.take(kMark + std::string(kOwnLineBytesMax, 'x'));
     REQUIRE(pieces.size() == 1);
@@ -87,13 +87,13 @@ TEST_SUITE("agent line") {
     CHECK(reader.take("y\n" + marked(kMark, kLine)).back().line == kLine);
   }
 
-  TEST_CASE("agent line: control characters of an agent are escaped") {
+  TEST_CASE("agent line: control characters in an agent's line are escaped") {
     const auto bytes = kMark + "L12:00 \x1b]0;title\a\u009b2J\xff\n";
     const AgentLine expected = {.text = "12:00 \\x1b]0;title\\x07\\xc2\\x9b2J\\xff"};
     CHECK(read(bytes, 5) == std::vector<Piece>{{.is_own = true, .line = expected}});
   }
 
-  TEST_CASE("agent line: a report is delimited") {
+  TEST_CASE("agent line: a report arrives in marked lines with a marked end") {
     const auto pieces = read(marked_report(kMark, "a\n\nb\n"), 4);
     REQUIRE(pieces.size() == 4);
     CHECK(pieces[1].line == AgentLine{.kind = Kind::report});
@@ -101,14 +101,14 @@ TEST_SUITE("agent line") {
     CHECK(pieces[3].line == AgentLine{.kind = Kind::report_end});
   }
 
-  TEST_CASE("agent line: without a mark all lines are output of workers") {
+  TEST_CASE("agent line: without a mark all lines are treated like worker output") {
     AgentLineReader reader("");
     CHECK(reader.take("a\nb") == std::vector<Piece>{{.bytes = "a\nb"}});
   }
 }
 
 TEST_SUITE("repeated lines") {
-  TEST_CASE("repeated lines: a line of several nodes is shown again only if one repeats it") {
+  TEST_CASE("repeated lines: the same line from another node is hidden but a repetition is shown") {
     RepeatedLines lines;
     CHECK(lines.is_new(0, "waiting"));
     CHECK_FALSE(lines.is_new(1, "waiting"));
@@ -118,7 +118,7 @@ TEST_SUITE("repeated lines") {
     CHECK(lines.is_new(0, "waiting"));
   }
 
-  TEST_CASE("repeated lines: the memory for texts is bounded") {
+  TEST_CASE("repeated lines: the number of remembered texts is bounded") {
     constexpr std::size_t kTexts = 16;
     const std::string large(kRepeatedBytesMax / kTexts - 2 * kRepeatedEntryBytes, 'x');
     RepeatedLines lines;
@@ -129,7 +129,7 @@ TEST_SUITE("repeated lines") {
     CHECK(lines.is_new(1, "first"));
   }
 
-  TEST_CASE("repeated lines: the memory for the nodes of a text is bounded") {
+  TEST_CASE("repeated lines: the number of remembered nodes per text is bounded") {
     RepeatedLines lines;
     CHECK(lines.is_new(0, "first"));
     bool is_remembered = true;
@@ -143,7 +143,7 @@ TEST_SUITE("repeated lines") {
 TEST_SUITE("final reports of nodes") {
   using Reports = std::vector<std::pair<std::uint32_t, std::string>>;
 
-  TEST_CASE("final reports: equal reports count as one") {
+  TEST_CASE("final reports: equal reports of several nodes are kept once") {
     FinalReports reports;
     for (const std::uint32_t node : {2, 0, 1}) {
       reports.add_line(node, "FAILED");
@@ -154,7 +154,7 @@ TEST_SUITE("final reports of nodes") {
     CHECK(reports.take() == Reports{{2, "FAILED\n\n"}, {1, "FAILED\nwhy\n"}});
   }
 
-  TEST_CASE("final reports: a node has one report") {
+  TEST_CASE("final reports: only the first report of a node is kept") {
     FinalReports reports;
     reports.add_line(0, "first");
     reports.end(0);
@@ -163,7 +163,7 @@ TEST_SUITE("final reports of nodes") {
     CHECK(reports.take() == Reports{{0, "first\n"}});
   }
 
-  TEST_CASE("final reports: an unterminated report is bounded") {
+  TEST_CASE("final reports: a report is cut at its size limit") {
     const std::string line(kFinalReportBytesMax / 4 - 1, 'x');
     FinalReports reports;
     for (int i = 0; i < 4; ++i) reports.add_line(0, line);
@@ -177,7 +177,7 @@ TEST_SUITE("final reports of nodes") {
           std::string(taken[0].second, 0, 3 * line.size() + 3) + "... (cut off)\n");
   }
 
-  TEST_CASE("final reports: all reports have a common limit and each keeps its beginning") {
+  TEST_CASE("final reports: all reports together are cut at a common size limit") {
     const std::string line(kFinalReportBytesMax / 2, 'x');
     constexpr std::uint32_t kNodes = 3 * kFinalReportsBytesMax / kFinalReportBytesMax;
     FinalReports reports;
@@ -195,7 +195,7 @@ TEST_SUITE("final reports of nodes") {
     CHECK(taken.back().second == "... (cut off)\n");
   }
 
-  TEST_CASE("final reports: equal reports count as one even if their memory is full") {
+  TEST_CASE("final reports: equal reports are kept once even beyond the common limit") {
     const std::string line(kFinalReportBytesMax / 2, 'x');
     constexpr std::uint32_t kNodes = 3 * kFinalReportsBytesMax / kFinalReportBytesMax;
     FinalReports reports;

@@ -82,7 +82,7 @@ TEST_SUITE("backend choice") {
     }
   }
 
-  TEST_CASE("backend choice: a requested backend needs no report") {
+  TEST_CASE("backend choice: no note is printed for an explicitly requested backend") {
     const auto entries = with(no_module, always, available, available);
     for (const std::string name : {"host", "openmpi"}) {
       const auto [entry, note] = choose_backend(entries, {}, {.backend = name});
@@ -91,7 +91,7 @@ TEST_SUITE("backend choice") {
     }
   }
 
-  TEST_CASE("backend choice: without a usable backend the reason is that of the first choice") {
+  TEST_CASE("backend choice: the error without a usable backend names the preferred one's reason") {
     CHECK(failure_of("auto") ==
           "usage: process group \"g\": backend host cannot be used: it connects at most 7 workers; "
           "nor can nccl, openmpi, mpich (request one by name for its reason)");

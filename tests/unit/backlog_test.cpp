@@ -27,7 +27,7 @@ std::vector<std::int64_t> steps_of(const Backlog& backlog) {
 }  // namespace
 
 TEST_SUITE("backlog of a tracking server") {
-  TEST_CASE("backlog: points are sent in order and epochs first and kept until removed") {
+  TEST_CASE("backlog: epoch points precede step points and all are kept until removed") {
     Backlog backlog;
     for (const int step : {1, 2, 3}) backlog.push(Kind::step, point(step));
     backlog.push(Kind::epoch, point(10, "test"));
@@ -40,7 +40,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(steps_of(backlog) == std::vector<std::int64_t>{3, 4});
   }
 
-  TEST_CASE("backlog: a full backlog drops the oldest step and keeps epochs") {
+  TEST_CASE("backlog: a full backlog drops the oldest step points and keeps epoch points") {
     Backlog backlog;
     backlog.push(Kind::epoch, point(0));
     const auto limit = static_cast<std::int64_t>(Backlog::kStepPointsMax);
@@ -52,7 +52,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.first(2).points == std::vector<Point>{point(0), point(2)});
   }
 
-  TEST_CASE("backlog: removing a batch keeps points that follow dropped ones") {
+  TEST_CASE("backlog: removing a batch removes no points that arrived after dropped ones") {
     Backlog backlog;
     const auto limit = static_cast<std::int64_t>(Backlog::kStepPointsMax);
     for (std::int64_t step = 1; step <= limit; ++step) backlog.push(Kind::step, point(step));
@@ -62,7 +62,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.first(1).points == std::vector<Point>{point(4)});
   }
 
-  TEST_CASE("backlog: steps known to the server are skipped") {
+  TEST_CASE("backlog: points up to the step known to the server are skipped for each metric") {
     Backlog backlog;
     for (const int step : {1, 2}) backlog.push(Kind::step, point(step));
     backlog.push(Kind::epoch, point(2, "test"));
@@ -73,7 +73,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(steps_of(backlog) == std::vector<std::int64_t>{4, 2});
   }
 
-  TEST_CASE("backlog: a rejected metric is removed and ignored and its points are counted") {
+  TEST_CASE("backlog: all points of a rejected metric are discarded and counted") {
     Backlog backlog;
     for (const int step : {1, 2}) backlog.push(Kind::step, point(step, "bad"));
     backlog.push(Kind::step, point(3));
@@ -84,7 +84,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.refused_count() == 4);
   }
 
-  TEST_CASE("backlog: removing a batch keeps points that follow skipped ones") {
+  TEST_CASE("backlog: removing a batch removes no points that follow skipped ones") {
     Backlog backlog;
     for (const int step : {1, 2, 3, 4}) backlog.push(Kind::step, point(step));
     const auto batch = backlog.first(2);
@@ -93,7 +93,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(steps_of(backlog) == std::vector<std::int64_t>{3, 4});
   }
 
-  TEST_CASE("backlog: non-finite values are omitted") {
+  TEST_CASE("backlog: points with non-finite values are discarded") {
     Backlog backlog;
     Point bad = point(1);
     for (const double value :
@@ -104,7 +104,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.size() == 0);
   }
 
-  TEST_CASE("backlog: points are restored from a checkpoint and malformed JSON adds none") {
+  TEST_CASE("backlog: points are restored from a checkpoint and malformed points are ignored") {
     Backlog backlog;
     backlog.push(Kind::step, point(7));
     backlog.push(Kind::epoch, point(8, "test"));

@@ -59,7 +59,7 @@ std::vector<int> ranks(const std::vector<WorkerExited>& exits) {
 }  // namespace
 
 TEST_SUITE("blame") {
-  TEST_CASE("blame: collective errors caused by a peer differ from a worker's own errors") {
+  TEST_CASE("blame: error messages that blame a peer are recognised") {
     const char* victims[] = {
         "ddprun::PeerFailed: all_reduce #7: rank 0 failed",
         kClosed.c_str(),
@@ -86,7 +86,7 @@ TEST_SUITE("blame") {
     CHECK_FALSE(blames_a_peer(Errc::usage, "PeerFailed"));
   }
 
-  TEST_CASE("blame: a worker without a record is judged by its last output") {
+  TEST_CASE("blame: without an error record the last line of output is examined") {
     const std::string traceback = "Traceback (most recent call last):";
     CHECK(is_victim_of_a_peer({.exit_code = 1, .last_lines = {traceback, "  File a", kClosed}}));
     CHECK(is_victim_of_a_peer({.exit_code = 1, .last_lines = {kClosed}}));
@@ -97,7 +97,7 @@ TEST_SUITE("blame") {
         {.exit_code = 1, .error_message = "KeyError: 'boom'", .last_lines = {kClosed}}));
   }
 
-  TEST_CASE("blame: a signal blames a peer only if the worker recorded it or aborted") {
+  TEST_CASE("blame: a signalled worker is a victim only if it recorded a peer error or aborted") {
     CHECK(is_victim_of_a_peer({.signal = SIGTERM, .error_message = kClosed}));
     CHECK_FALSE(is_victim_of_a_peer({.signal = SIGTERM, .error_message = "KeyError: 'boom'"}));
     CHECK_FALSE(is_victim_of_a_peer({.signal = SIGSEGV, .last_lines = {kClosed}}));
@@ -105,7 +105,7 @@ TEST_SUITE("blame") {
     CHECK(is_victim_of_a_peer({.signal = SIGABRT, .last_lines = {kClosed}}));
   }
 
-  TEST_CASE("blame: the root cause is the first failure without another cause") {
+  TEST_CASE("blame: the root cause is the first failure not caused by another rank") {
     struct Row {
       std::vector<WorkerExited> exits;
       std::vector<int> expected;
@@ -122,7 +122,7 @@ TEST_SUITE("blame") {
     for (const auto& row : rows) CHECK(ranks(failures_root_cause_first(row.exits)) == row.expected);
   }
 
-  TEST_CASE("failure text: has the exit code or the signal") {
+  TEST_CASE("failure text: a description names the exit code or the signal") {
     CHECK(describe_failure(exited(2, 3)) == "rank 2 (pid 102) failed with exit code 3");
     CHECK(describe_failure(killed(2, SIGKILL)) == "rank 2 (pid 102) was killed by SIGKILL");
     CHECK(describe_failure(killed(2, SIGRTMIN + 3)) == "rank 2 (pid 102) was killed by SIGRTMIN+3");

@@ -55,7 +55,7 @@ float third(int rank, int step, std::size_t element) {
 }  // namespace
 
 TEST_SUITE("bucket hooks") {
-  TEST_CASE("bucket hooks: a hook gets every bucket in order and replaces the all-reduce") {
+  TEST_CASE("bucket hooks: a hook replaces the all-reduce of every bucket in order") {
     WireBytes wire;
     const auto errors = errors_of_ranks(
         2,
@@ -106,7 +106,7 @@ TEST_SUITE("bucket hooks") {
     CHECK(wire.bytes == 2 * 100);
   }
 
-  TEST_CASE("bucket hooks: exceptions of a hook are thrown by finish()") {
+  TEST_CASE("bucket hooks: finish() rethrows an exception of a hook") {
     for (const bool at_start : {true, false}) {
       const auto errors = errors_of_ranks(2, [at_start](ProcessGroup& group) {
         Model model;
@@ -158,7 +158,7 @@ TEST_SUITE("bucket hooks") {
     }
   }
 
-  TEST_CASE("bucket hooks: different hooks on ranks are rejected") {
+  TEST_CASE("bucket hooks: ranks with different hooks are rejected") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       auto options = kSmallBuckets;
@@ -172,7 +172,7 @@ TEST_SUITE("bucket hooks") {
     }
   }
 
-  TEST_CASE("bucket hooks: an empty last bucket does not hide the end of a step") {
+  TEST_CASE("bucket hooks: a hook detects the end of a step even if the last bucket is empty") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       std::vector<float> values(3);
       ddprun::ReducerOptions options = {.first_bucket_bytes = 0, .bucket_bytes_cap = 0};
@@ -193,7 +193,7 @@ TEST_SUITE("bucket hooks") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("bucket hooks: a single rank calls no hook") {
+  TEST_CASE("bucket hooks: a group with a single rank does not call the hook") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     auto options = kSmallBuckets;
@@ -207,7 +207,7 @@ TEST_SUITE("bucket hooks") {
     require_gradients(reducer, 1, 0);
   }
 
-  TEST_CASE("bucket hooks: compression halves the bytes and rounds gradients and the sum once") {
+  TEST_CASE("bucket hooks: compression halves the bytes and rounds each value and the sum once") {
     for (const auto type : {DataType::bfloat16, DataType::float16}) {
       const auto round = type == DataType::bfloat16 ? as_bfloat16 : as_float16;
       for (const auto op : {ReduceOp::average, ReduceOp::sum}) {
@@ -252,7 +252,7 @@ TEST_SUITE("bucket hooks") {
     }
   }
 
-  TEST_CASE("bucket hooks: an average in float16 does not overflow if the sum would") {
+  TEST_CASE("bucket hooks: an average compressed to float16 does not overflow through its sum") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
       Model model;
       ddprun::ReducerOptions options;
@@ -269,7 +269,7 @@ TEST_SUITE("bucket hooks") {
     CHECK(errors == Errors(4));
   }
 
-  TEST_CASE("bucket hooks: only float32 is compressed") {
+  TEST_CASE("bucket hooks: compression leaves gradients of other types than float32 unchanged") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       std::vector<double> values(3);
       ddprun::ReducerOptions options;
@@ -288,7 +288,7 @@ TEST_SUITE("bucket hooks") {
           "bucket hook: compression to int32, must be float16 or bfloat16");
   }
 
-  TEST_CASE("bucket hooks: post-local SGD averages globally first and then in subgroups") {
+  TEST_CASE("bucket hooks: post-local SGD averages globally until start_step and then locally") {
     constexpr int kStart = 2;
     for (const bool with_subgroup : {false, true}) {
       auto pairs = {ProcessGroup::create_in_process(2), ProcessGroup::create_in_process(2)};
@@ -323,7 +323,7 @@ TEST_SUITE("bucket hooks") {
     }
   }
 
-  TEST_CASE("bucket hooks: a model averager averages at a fixed interval from its first step") {
+  TEST_CASE("bucket hooks: a model averager averages at its first step and each interval") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
       std::vector<float> values(3);
       ddprun::ModelAverager averager(group, {as_buffer(values.data(), 3)}, 3, 2);

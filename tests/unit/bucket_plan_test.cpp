@@ -79,14 +79,14 @@ TEST_SUITE("bucket plan") {
     }
   }
 
-  TEST_CASE("bucket plan: the toy model of the tutorials is one bucket") {
+  TEST_CASE("bucket plan: the toy model of PyTorch's tutorials fits in one bucket") {
     // Linear(10, 10), Linear(10, 5): weight and bias each.
     const auto buckets = plan_buckets(parameters_of({100, 10, 50, 5}), {});
     CHECK(indices(buckets) == std::vector<Indices>{{3, 2, 1, 0}});
     CHECK(sizes(buckets) == std::vector<std::size_t>{165});
   }
 
-  TEST_CASE("bucket plan: a model of 8.4 million parameters has PyTorch's rebuilt buckets") {
+  TEST_CASE("bucket plan: buckets of a model with 8.4 million parameters equal PyTorch's") {
     std::vector<std::size_t> elements = {10 * 1024, 1024};
     for (int layer = 0; layer < 8; ++layer) {
       elements.push_back(1024 * 1024);
@@ -100,7 +100,7 @@ TEST_SUITE("bucket plan") {
           std::vector<std::size_t>{1054725, 2099200, 2099200, 2099200, 1060864});
   }
 
-  TEST_CASE("bucket plan: limits are bytes for every type") {
+  TEST_CASE("bucket plan: limits count bytes for every type") {
     const auto parameters = parameters_of({4, 4, 4, 4}, DataType::float64);
     CHECK(sizes(plan_buckets(parameters, {.first_bucket_bytes = 32, .bucket_bytes_cap = 64})) ==
           std::vector<std::size_t>{4, 8, 4});
@@ -109,7 +109,7 @@ TEST_SUITE("bucket plan") {
           std::vector<std::size_t>{40, 40});
   }
 
-  TEST_CASE("bucket plan: each type has its own buckets and limits in order of completion") {
+  TEST_CASE("bucket plan: each data type has separate buckets and limits") {
     auto parameters = parameters_of({8, 8, 8, 8, 8, 8});
     parameters[4].values.type = DataType::float64;
     parameters[1].values.type = DataType::float64;

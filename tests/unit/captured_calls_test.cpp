@@ -124,7 +124,7 @@ TEST_SUITE("captured calls") {
     }
   }
 
-  TEST_CASE("captured calls: several calls of a capture overlap with work of the caller's stream") {
+  TEST_CASE("captured calls: calls of a graph overlap with later work of the caller's stream") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       meet(group);
@@ -154,7 +154,7 @@ TEST_SUITE("captured calls") {
     });
   }
 
-  TEST_CASE("captured calls: an unjoined call in a capture is a CUDA error") {
+  TEST_CASE("captured calls: a capture that ends without joining a call is a CUDA error") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       meet(group);
@@ -172,7 +172,7 @@ TEST_SUITE("captured calls") {
     });
   }
 
-  TEST_CASE("captured calls: a global-mode capture is not broken by a pending call") {
+  TEST_CASE("captured calls: polling a pending call does not invalidate a global-mode capture") {
     const CleanDevices clean;
     const int failures = fake_capture_failures();
     std::latch have_captured(2);
@@ -208,7 +208,7 @@ TEST_SUITE("captured calls") {
     CHECK(fake_capture_failures() == failures);
   }
 
-  TEST_CASE("captured calls: unsupported calls are rejected and capture and group stay usable") {
+  TEST_CASE("captured calls: an unsupported call is rejected without breaking capture or group") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       const Stream stream;
@@ -245,7 +245,7 @@ TEST_SUITE("captured calls") {
     });
   }
 
-  TEST_CASE("captured calls: neither the host nor another stream can wait for a captured call") {
+  TEST_CASE("captured calls: the host and streams outside the capture cannot wait for a call") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       meet(group);
@@ -279,7 +279,7 @@ TEST_SUITE("captured calls") {
     });
   }
 
-  TEST_CASE("captured calls: captures of a group are sequential and not on the default stream") {
+  TEST_CASE("captured calls: concurrent captures and the default stream are rejected") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       meet(group);

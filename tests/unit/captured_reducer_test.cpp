@@ -138,7 +138,7 @@ std::string refusal_with(ProcessGroup& group, const ReducerOptions& options, int
 }  // namespace
 
 TEST_SUITE("captured reducer steps") {
-  TEST_CASE("captured reducer: each launch gives the gradients of one rank on the joined data") {
+  TEST_CASE("captured reducer: each launch yields the gradients of one rank with all the data") {
     std::vector<ReducerOptions> all(5, kSmallBuckets);
     all[1].op = ReduceOp::sum;
     all[2].pre_divide = true;
@@ -156,12 +156,12 @@ TEST_SUITE("captured reducer steps") {
     CHECK(fake_capture_failures() == failures);
   }
 
-  TEST_CASE("captured reducer: gradients of the caller made on several streams are correct") {
+  TEST_CASE("captured reducer: the caller's gradients from several streams are correct") {
     const CleanDevices clean;
     for (const int ranks : {1, 3}) run_ranks(device_ranks(ranks), train_with_own);
   }
 
-  TEST_CASE("captured reducer: steps that involve the host are not captured") {
+  TEST_CASE("captured reducer: capturing a step that requires the host is rejected") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       const std::string each = " in each step (do without it, or do not capture)";
@@ -189,7 +189,7 @@ TEST_SUITE("captured reducer steps") {
     });
   }
 
-  TEST_CASE("captured reducer: steps before the buckets are placed are not captured") {
+  TEST_CASE("captured reducer: capturing is rejected until the buckets have their final memory") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       const std::string first =
@@ -207,7 +207,7 @@ TEST_SUITE("captured reducer steps") {
     });
   }
 
-  TEST_CASE("captured reducer: a step is captured as a whole and ends on a stream") {
+  TEST_CASE("captured reducer: a step must be captured completely and end with finish(stream)") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       DeviceModel model;
@@ -240,7 +240,7 @@ TEST_SUITE("captured reducer steps") {
 }
 
 TEST_SUITE("failures beside graphs") {
-  TEST_CASE("captured reducer: a rank that exits during launches is named on the other ranks") {
+  TEST_CASE("captured reducer: a rank that aborts during launches is named on the other ranks") {
     const CleanDevices clean;
     std::latch have_launched(2);
     run_ranks(device_ranks(3), [&](ProcessGroup& group) {
@@ -275,7 +275,7 @@ TEST_SUITE("failures beside graphs") {
     CHECK(are_communicators_gone());
   }
 
-  TEST_CASE("captured reducer: a rank that aborts its group ends its own launches") {
+  TEST_CASE("captured reducer: abort() ends the pending launches of the calling rank") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       DeviceModel model;
@@ -297,7 +297,7 @@ TEST_SUITE("failures beside graphs") {
     CHECK(are_communicators_gone());
   }
 
-  TEST_CASE("captured reducer: an NCCL error in a launch is reported on all ranks") {
+  TEST_CASE("captured reducer: an NCCL error during a launch is reported on all ranks") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [&](ProcessGroup& group) {
       std::vector<float> values(3, 1);
@@ -317,7 +317,7 @@ TEST_SUITE("failures beside graphs") {
     CHECK(are_communicators_gone());
   }
 
-  TEST_CASE("captured reducer: a graph that outlives its group keeps the communicator") {
+  TEST_CASE("captured reducer: the communicator exists until the last graph is destroyed") {
     const CleanDevices clean;
     std::vector<FakeGraph> graphs(2);
     std::vector<float> values(2);

@@ -66,7 +66,7 @@ TEST_SUITE("checkpoint example") {
     CHECK(second == std::vector<float>{30, 0, 0});
   }
 
-  TEST_CASE("checkpoint example: the documentation shows the compiled example") {
+  TEST_CASE("checkpoint example: docs/checkpoint.md shows the compiled code") {
     const auto here = ddprun::test::code_compiled_in("tests/unit/checkpoint_example_test.cpp");
     CHECK_FALSE(here.empty());
     CHECK(here == ddprun::test::code_shown_in("docs/checkpoint.md"));

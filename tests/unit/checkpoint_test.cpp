@@ -65,7 +65,7 @@ struct Fixture {
 }  // namespace
 
 TEST_SUITE("checkpoint") {
-  TEST_CASE_FIXTURE(Fixture, "checkpoint: saved data is loaded") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: loading returns the newest saved data") {
     CHECK_FALSE(directory.load_newest());
     directory.save(sample(1));
     CHECK(directory.load_newest() == sample(1));
@@ -79,7 +79,7 @@ TEST_SUITE("checkpoint") {
                        "checkpoint " + file("step_000000000020.ckpt").string() + " is loaded"});
   }
 
-  TEST_CASE_FIXTURE(Fixture, "checkpoint: a missing directory is reported once") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: creating a missing directory is reported once") {
     const auto path = folder.path() / "of" / "a" / "mistyped" / "name";
     const auto log = [&](ddprun::LogLevel, std::string_view line) { notes.emplace_back(line); };
     notes.clear();
@@ -92,8 +92,7 @@ TEST_SUITE("checkpoint") {
   }
 
   TEST_CASE_FIXTURE(Fixture,
-                    "checkpoint: a run without a usable checkpoint fails instead of "
-                    "starting over") {
+                    "checkpoint: loading fails if none of the existing checkpoints is usable") {
     directory.save(sample(1));
     directory.save(sample(2));
     write_file(file("step_000000000001.ckpt"), "older");
@@ -132,13 +131,12 @@ TEST_SUITE("checkpoint") {
     CHECK(directory.steps() == std::vector<std::int64_t>{5});
   }
 
-  TEST_CASE_FIXTURE(Fixture, "checkpoint: the requested number is kept") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: only the requested number of checkpoints is kept") {
     for (std::int64_t step = 1; step <= 6; ++step) directory.save(sample(step));
     CHECK(directory.steps() == std::vector<std::int64_t>{4, 5, 6});
   }
 
-  TEST_CASE_FIXTURE(Fixture,
-                    "checkpoint: damaged ones older than the newest do not count as kept") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: damaged files do not count as kept checkpoints") {
     for (const char* name : {"step_000000000008.ckpt", "step_000000000009.ckpt"}) {
       write_file(file(name), "damaged");
     }
@@ -175,7 +173,7 @@ TEST_SUITE("checkpoint") {
     CHECK(is_refused(std::string(good.size(), '\0')));
   }
 
-  TEST_CASE_FIXTURE(Fixture, "checkpoint: a section larger than the file allocates nothing") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: lengths beyond the file's size are rejected") {
     directory.save(sample(1));
     directory.save(sample(2));
     const auto good = read_file(file("step_000000000002.ckpt"));
@@ -192,7 +190,7 @@ TEST_SUITE("checkpoint") {
     CHECK(lines[0].find("4294967295 sections, at most 4096") != std::string::npos);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "checkpoint: the reason of a fallback is logged with the file") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: an unusable file is logged with the reason") {
     directory.save(sample(1));
     CHECK(is_refused("hello, this is not a checkpoint at all"));
     CHECK(lines[0] == "checkpoint " + file("step_000000000002.ckpt").string() +
@@ -223,7 +221,7 @@ TEST_SUITE("checkpoint") {
     CHECK(fs::exists(file("notes.txt")));
   }
 
-  TEST_CASE("checkpoint: leftovers of a dead writer are removed except for its checkpoints") {
+  TEST_CASE("checkpoint: temporary files of a dead writer are removed") {
     const TemporaryFolder folder;
     CheckpointDirectory(folder.path()).save(sample(1));
     const auto leftover = folder.path() / "step_000000000002.ckpt.4711.12.tmp";
@@ -244,7 +242,7 @@ TEST_SUITE("checkpoint") {
     CHECK(reader.load_newest() == sample(1));
   }
 
-  TEST_CASE("checkpoint: a second writer is rejected while the first one lives") {
+  TEST_CASE("checkpoint: a second writer is rejected while the first one is alive") {
     const TemporaryFolder folder;
     CheckpointDirectory second(folder.path());
     {
@@ -288,7 +286,7 @@ TEST_SUITE("checkpoint") {
     CHECK(second.steps() == std::vector<std::int64_t>{1, 3, 4});
   }
 
-  TEST_CASE("checkpoint: a writer with a replaced lock file publishes nothing more") {
+  TEST_CASE("checkpoint: a writer cannot save after its lock file was replaced") {
     const TemporaryFolder folder;
     CheckpointDirectory first(folder.path());
     first.save(sample(1));
@@ -310,7 +308,7 @@ TEST_SUITE("checkpoint") {
     ::close(other);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "checkpoint: sizes beyond the bounds are rejected") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: steps and sections out of bounds are rejected") {
     CHECK_THROWS_WITH_AS(directory.save({.step = -1, .sections = {}}),
                          "checkpoint: step -1 is negative", Error);
     Checkpoint checkpoint;
@@ -329,12 +327,12 @@ TEST_SUITE("checkpoint") {
                          "checkpoint: 4097 sections, at most 4096 are possible", Error);
   }
 
-  TEST_CASE("checkpoint: at least two are kept") {
+  TEST_CASE("checkpoint: keeping fewer than two checkpoints is rejected") {
     const TemporaryFolder folder;
     CHECK_THROWS_AS(CheckpointDirectory(folder.path(), {.keep = 1}), Error);
   }
 
-  TEST_CASE("checkpoint: the directory is created with its parents") {
+  TEST_CASE("checkpoint: a missing directory is created with its parents") {
     const TemporaryFolder folder;
     const auto path = folder.path() / "a" / "b";
     CheckpointDirectory(path).save(sample(1));
@@ -343,7 +341,7 @@ TEST_SUITE("checkpoint") {
     CHECK_THROWS_AS(CheckpointDirectory(folder.path() / "file"), Error);
   }
 
-  TEST_CASE("checkpoint: sections return the stored arrays") {
+  TEST_CASE("checkpoint: get_section() fills only an array of the section's size") {
     const auto checkpoint = sample(3);
     std::array<float, 3> parameters{};
     get_section(checkpoint, "parameters", parameters);

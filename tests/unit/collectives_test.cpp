@@ -131,7 +131,7 @@ void check_reduction(ProcessGroup& group, const Way& way, const Reduction& one) 
 }  // namespace
 
 TEST_SUITE("collectives") {
-  TEST_CASE("collectives: reductions equal the serial ones for every type and op and algorithm") {
+  TEST_CASE("collectives: reductions match serial results for each type and op and algorithm") {
     for (const int size : {1, 2, 3, 5, 7, 8}) {
       for (const DataType type : kTypes) {
         const auto cases = make_reductions(size, type);
@@ -142,7 +142,7 @@ TEST_SUITE("collectives") {
     }
   }
 
-  TEST_CASE("collectives: data movements equal the serial ones on every rank") {
+  TEST_CASE("collectives: collectives without reduction match serial results on every rank") {
     for (const int size : {1, 2, 3, 4, 7, 8}) {
       run_ways(size, [&](ProcessGroup& group, const Way& way) {
         const auto n = static_cast<std::size_t>(size);
@@ -230,7 +230,7 @@ TEST_SUITE("collectives") {
     });
   }
 
-  TEST_CASE("collectives: a barrier ends on no rank before all ranks arrive") {
+  TEST_CASE("collectives: a barrier completes only after all ranks have arrived") {
     std::atomic<int> come = 0;
     run_ranks(4, [&](ProcessGroup& group) {
       for (int round = 1; round <= 100; ++round) {
@@ -242,7 +242,7 @@ TEST_SUITE("collectives") {
     });
   }
 
-  TEST_CASE("collectives: random sequences of calls equal the serial results") {
+  TEST_CASE("collectives: random sequences of calls match serial results") {
     const unsigned seed = std::random_device{}();
     CAPTURE(seed);
     for (const auto reach : {shared_memory::Reach::everything, shared_memory::Reach::arenas}) {

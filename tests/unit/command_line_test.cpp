@@ -300,21 +300,21 @@ const BadCase kBad[] = {
 }  // namespace
 
 TEST_SUITE("command line") {
-  TEST_CASE("command line: options are parsed in every spelling of argparse") {
+  TEST_CASE("command line: options are parsed in every spelling that argparse accepts") {
     for (const auto& good : kGood) {
       CAPTURE(good.arguments);
       CHECK(options_of(with_program(good.arguments)) == changed(good.expected));
     }
   }
 
-  TEST_CASE("command line: an invalid option is reported with its text and a remedy") {
+  TEST_CASE("command line: the problem of an invalid option quotes it and suggests a remedy") {
     for (const auto& bad : kBad) {
       const auto problems = problems_of(with_program(bad.arguments));
       CHECK_MESSAGE(contains(problems, bad.text), problems, " should contain ", bad.text);
     }
   }
 
-  TEST_CASE("command line: options end at the program and the rest belongs to the program") {
+  TEST_CASE("command line: all arguments after the program belong to the program") {
     const auto options = options_of({"-m", "mod", "--max_restarts=3", "--", "-h", "--version"});
     CHECK(options.program == "mod");
     CHECK(options.program_arguments == Strings{"--max_restarts=3", "--", "-h", "--version"});
@@ -328,13 +328,13 @@ TEST_SUITE("command line") {
     CHECK(options_of({"--", "--odd"}).program == "--odd");
   }
 
-  TEST_CASE("command line: a missing program is a problem even after two dashes") {
+  TEST_CASE("command line: a missing program is reported even after two dashes") {
     for (const Strings& arguments : {Strings{}, Strings{"--standalone"}, Strings{"--"}}) {
       CHECK(contains(problems_of(arguments), "no program given"));
     }
   }
 
-  TEST_CASE("command line: a last option without its value is a problem") {
+  TEST_CASE("command line: a last option without a value is reported") {
     CHECK(contains(problems_of({"--max_restarts"}), "--max_restarts needs a value: N"));
     CHECK(contains(problems_of({"-r"}), "-r needs a value"));
   }
@@ -347,7 +347,7 @@ TEST_SUITE("command line") {
     CHECK(contains(problems, "Try 'ddprun --help'."));
   }
 
-  TEST_CASE("command line: help and version take precedence over problems") {
+  TEST_CASE("command line: --help and --version take precedence over invalid options") {
     for (const Strings& arguments : {Strings{"--help"}, Strings{"-h"}, Strings{"-r9", "--he"},
                                      Strings{"-mh", "x"}, Strings{"--help", "--nonsense"}}) {
       const auto parsed = parse_command_line(arguments, lookup_in({}));

@@ -78,7 +78,7 @@ TEST_SUITE("compute on the CPU") {
     }
   }
 
-  TEST_CASE("CPU compute: float32 equals rounded float64 and is deterministic") {
+  TEST_CASE("CPU compute: float32 results are deterministic and close to float64 results") {
     const auto compute = make_cpu_compute(1);
     std::mt19937 random(5);
     for (const ComputeCase& one : compute_cases()) {
@@ -99,7 +99,7 @@ TEST_SUITE("compute on the CPU") {
     }
   }
 
-  TEST_CASE("CPU compute: attention is causal") {
+  TEST_CASE("CPU compute: attention ignores later tokens") {
     const auto compute = make_cpu_compute(1);
     std::mt19937 random(9);
     for (const ComputeCase& one : compute_cases()) {
@@ -114,7 +114,7 @@ TEST_SUITE("compute on the CPU") {
     }
   }
 
-  TEST_CASE("CPU compute: the vector exponential equals the library's except for the last bits") {
+  TEST_CASE("CPU compute: the vectorised exponential differs from std::exp in the last bits only") {
     for (float x = -86.9F; x < 87.9F; x += 0.0137F) {
       const double exact = std::exp(static_cast<double>(x));
       CHECK(std::abs(cpu::exponential(x) / exact - 1) < 2e-7);
@@ -125,7 +125,7 @@ TEST_SUITE("compute on the CPU") {
     CHECK(std::isnan(cpu::exponential(std::nanf(""))));
   }
 
-  TEST_CASE("CPU compute: sums use lanes and include the last items") {
+  TEST_CASE("CPU compute: sums of any length include all items") {
     for (const std::size_t count : {0U, 1U, 15U, 16U, 17U, 100U}) {
       const std::size_t expected = count * (count - std::min<std::size_t>(count, 1)) / 2;
       CHECK(cpu::sum<double>(count, [](std::size_t i) { return static_cast<double>(i); }) ==
@@ -172,7 +172,7 @@ TEST_SUITE("compute on the CPU") {
                 {expected(2, 0.57, 0.2619), expected(-1, 0.16, 1.0156)}, 1e-6);
   }
 
-  TEST_CASE("CPU compute: step and rate in memory replace AdamW's own") {
+  TEST_CASE("CPU compute: AdamW takes step and learning rate from memory if given") {
     const auto compute = make_cpu_compute(1);
     const Array gradient = on_device(*compute, {3, 4}, DataType::float64);
     const auto after = [&](AdamW o) {
@@ -197,7 +197,7 @@ TEST_SUITE("compute on the CPU") {
                          "AdamW: pace has 2 elements, 3 are needed", Error);
   }
 
-  TEST_CASE("CPU compute: conversion rounds and sums use float64") {
+  TEST_CASE("CPU compute: conversion rounds to nearest and sums accumulate in float64") {
     const auto compute = make_cpu_compute(1);
     const Array wide = on_device(*compute, {1.0 / 3, 2}, DataType::float64);
     const Array narrow = compute->allocate(2, DataType::float32);
@@ -208,7 +208,7 @@ TEST_SUITE("compute on the CPU") {
     CHECK(from_device(*compute, total.buffer)[0] == doctest::Approx(1e9 + 7.0 / 3).epsilon(1e-16));
   }
 
-  TEST_CASE("CPU compute: arrays of wrong sizes are named before any computation") {
+  TEST_CASE("CPU compute: an array of the wrong size is rejected by name before computing") {
     const auto compute = make_cpu_compute(1);
     const Array four = compute->allocate(4, DataType::float32);
     const Array three = compute->allocate(3, DataType::float32);
@@ -234,14 +234,14 @@ TEST_SUITE("compute on the CPU") {
                          "copying out: 8 bytes of the program and 16 of the device", Error);
   }
 
-  TEST_CASE("CPU compute: exceeding the memory is rejected with the amount") {
+  TEST_CASE("CPU compute: a too large allocation is rejected with the requested size") {
     const auto compute = make_cpu_compute(1);
     CHECK_THROWS_WITH_AS(
         compute->allocate(std::size_t{1} << 62U, DataType::float64),
         "there is not enough memory for 4611686018427387904 elements of type float64", Error);
   }
 
-  TEST_CASE("CPU compute: the peak of matrix products is measured for supported types") {
+  TEST_CASE("CPU compute: peak FLOPS are measured for float32 and 0 for unsupported types") {
     const auto compute = make_cpu_compute(1);
     CHECK(compute->peak_flops(DataType::float32) > 1e6);
     CHECK(compute->peak_flops(DataType::bfloat16) == 0);

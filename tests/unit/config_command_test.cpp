@@ -74,7 +74,7 @@ TEST_SUITE("config command") {
     CHECK(contains(help->text, "\n           Print the JSON Schema of configuration\n           "));
   }
 
-  TEST_CASE("config command: each subcommand shows the same help") {
+  TEST_CASE("config command: --help before a program shows the same help for each subcommand") {
     for (const Strings& arguments :
          {Strings{"config", "--help"}, Strings{"config", "-h"},
           Strings{"config", "check", "--help"}, Strings{"config", "check", "c.json", "--help"},
@@ -98,13 +98,13 @@ TEST_SUITE("config command") {
     CHECK(contains(answer({"config", "check", "c.json"}), "command: [\"a\", \"b c\"]"));
   }
 
-  TEST_CASE("config command: check reports problems of arguments like a run") {
+  TEST_CASE("config command: check reports a missing file and invalid options") {
     CHECK(contains(answer({"config", "check"}), "needs a file as its first argument"));
     CHECK(contains(answer({"config", "check", "c.json", "--tee=9"}), "--tee=9: is neither"));
     CHECK(contains(answer({"config", "check", "c.json", "--te"}), "--te"));
   }
 
-  TEST_CASE("config command: the schema has exactly the keys of a file") {
+  TEST_CASE("config command: the schema has exactly the keys that a file accepts") {
     CHECK(answer({"config", "schema"}) == config_schema());
     const auto document = parse_json(config_schema());
     REQUIRE(document.problems.empty());
@@ -123,7 +123,7 @@ TEST_SUITE("config command") {
     }
   }
 
-  TEST_CASE("config command: the schema accepts the numbers that options accept") {
+  TEST_CASE("config command: the schema has the same number ranges as the options") {
     const auto document = parse_json(config_schema());
     const auto& sections = document.root.find("properties")->value;
     int numbers = 0;
@@ -152,7 +152,7 @@ TEST_SUITE("config command") {
     CHECK(numbers > 5);
   }
 
-  TEST_CASE("config command: check shows the resulting command or why it fails here") {
+  TEST_CASE("config command: check shows the command to run or the reason why it cannot run") {
     const ConfigLoader loader = [](const ConfigRequest&) {
       return resolved(R"({"version": 1, "job": {"command": ["a", "b"]}})", 0, {});
     };
@@ -176,7 +176,7 @@ TEST_SUITE("config command") {
     CHECK(refused.problems == Strings{"a: no such program", "PET_NNODES=1:2: not so"});
   }
 
-  TEST_CASE("config command: a file without a program is checked against the machine") {
+  TEST_CASE("config command: check accepts a file without a program") {
     const ConfigLoader loader = [](const ConfigRequest&) {
       return resolved(R"({"version": 1})", 0, {});
     };
@@ -194,7 +194,7 @@ TEST_SUITE("config command") {
 }
 
 TEST_SUITE("converting to a configuration file") {
-  TEST_CASE("config convert: several nodes get a secret with a command to create it") {
+  TEST_CASE("config convert: several nodes get a secret file and a note how to create it") {
     const auto converted = convert_hostfile("hosts", "a\nb\n");
     const auto& notes = std::get<ConvertedFile>(converted).notes;
     REQUIRE(notes.size() == 1);
@@ -210,7 +210,7 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(std::get<ConvertedFile>(convert_hostfile("hosts", "a\n")).notes.empty());
   }
 
-  TEST_CASE("config convert: a hostfile becomes nodes with numbers of workers") {
+  TEST_CASE("config convert: slots of a hostfile become workers per node") {
     const auto made = made_of(convert_hostfile("hosts",
                                                "# cluster\n\nme@gpu1 slots=4 max_slots=8\n"
                                                "gpu2 slots=2 # half\r\ngpu3:3\ngpu4\n"));
@@ -224,14 +224,14 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(config_of(made).nodes.size() == 4);
   }
 
-  TEST_CASE("config convert: a host without slots has one worker per line as with PBS") {
+  TEST_CASE("config convert: lines of a host without slots are counted like in PBS") {
     const auto made = made_of(convert_hostfile("nodes", "a\na\nb\na\nb:2\n"));
     CHECK(made == "nodes:5: b is already listed on line 3");
     CHECK(contains(made_of(convert_hostfile("nodes", "a\na\nb\na\n")),
                    R"([{"name": "a", "nproc_per_node": 3}, {"name": "b", "nproc_per_node": 1}])"));
   }
 
-  TEST_CASE("config convert: a Python program of torchrun stays a Python program") {
+  TEST_CASE("config convert: a program that torchrun starts with Python keeps its interpreter") {
     const auto converted = convert_arguments({"train", "--lr=1"});
     const auto& file = std::get<ConvertedFile>(converted);
     CHECK(values_of(file.text).command == Strings{"python3", "-u", "train", "--lr=1"});
@@ -263,7 +263,7 @@ TEST_SUITE("converting to a configuration file") {
           "hosts:2: there are more than 16384 hosts");
   }
 
-  TEST_CASE("config convert: a command line becomes an equivalent file") {
+  TEST_CASE("config convert: a torchrun command line becomes an equivalent file") {
     const Strings arguments = {"--nproc_per_node=gpu",
                                "--nnodes=1:4",
                                "--security=open",
@@ -300,7 +300,7 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(from_file == expected);
   }
 
-  TEST_CASE("config convert: values that differ between nodes are omitted with a note") {
+  TEST_CASE("config convert: a value that differs between nodes is omitted with a note") {
     const auto converted =
         convert_arguments({"--nnodes=2", "--node_rank=1", "--security=open", "x.py"});
     const auto& file = std::get<ConvertedFile>(converted);
@@ -309,7 +309,7 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(contains(file.notes[0], "--node_rank=1 is omitted, "));
   }
 
-  TEST_CASE("config convert: arguments that are invalid or no settings are rejected") {
+  TEST_CASE("config convert: options that are invalid or not allowed in a file are rejected") {
     CHECK(contains(made_of(convert_arguments({"--dry_run", "x"})),
                    "--dry_run: is not allowed in a configuration file"));
     CHECK(contains(made_of(convert_arguments({"--tee=9"})), "--tee=9: is neither"));

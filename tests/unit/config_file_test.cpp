@@ -17,7 +17,7 @@ std::string problems_with(const std::string& members) {
 }  // namespace
 
 TEST_SUITE("configuration file") {
-  TEST_CASE("configuration file: all sections and comments and $schema are accepted") {
+  TEST_CASE("configuration file: all sections and comments and a $schema key are accepted") {
     const auto file = config_of(R"({
       // The cluster in the cellar.
       "$schema": "./ddprun.schema.json",
@@ -56,7 +56,7 @@ TEST_SUITE("configuration file") {
           "c.json:5:47: nodes[1]: has no name");
   }
 
-  TEST_CASE("configuration file: each mistake is reported with position and path and remedy") {
+  TEST_CASE("configuration file: a problem has its position and path and a remedy") {
     struct Case {
       std::string members;
       std::string expected;
@@ -151,7 +151,7 @@ TEST_SUITE("configuration file") {
     }
   }
 
-  TEST_CASE("configuration file: the version is required") {
+  TEST_CASE("configuration file: a missing or unsupported version is rejected") {
     CHECK(config_problems("{}") == "c.json:1:1: version is missing: write \"version\": 1");
     CHECK(config_problems("{\"version\": 2}") ==
           "c.json:1:13: version: expected 1, the only supported version, found the "
@@ -161,7 +161,7 @@ TEST_SUITE("configuration file") {
           "c.json:1:2: expected a key in double quotes, found the end of the file");
   }
 
-  TEST_CASE("configuration file: a limited number of problems is shown and the rest counted") {
+  TEST_CASE("configuration file: problems beyond a limit are counted instead of listed") {
     std::string members = "\"job\": {\"x0\": 0";
     for (int i = 1; i < 60; ++i) members += ", \"x" + std::to_string(i) + "\": 0";
     const auto lines = split(problems_with(members + "}"), '\n');

@@ -35,7 +35,7 @@ std::string replaced(const std::string& text, TextUse use = TextUse::value) {
 }  // namespace
 
 TEST_SUITE("node names") {
-  TEST_CASE("node names: a range expands to its numbers with the width of the first") {
+  TEST_CASE("node names: a range expands to numbers padded like its first number") {
     CHECK(names_in("login") == "login");
     CHECK(names_in("gpu[1-3]") == "gpu1 gpu2 gpu3");
     CHECK(names_in("gpu[008-010].lan") == "gpu008.lan gpu009.lan gpu010.lan");
@@ -46,7 +46,7 @@ TEST_SUITE("node names") {
     CHECK(names_in("fe80::1%eth0,gpu_1.LAN-x") == "fe80::1%eth0 gpu_1.LAN-x");
   }
 
-  TEST_CASE("node names: an invalid list is reported with the reason") {
+  TEST_CASE("node names: an invalid list is rejected with the reason") {
     CHECK(names_in("") == "problem: has an empty name");
     CHECK(names_in("a,,b") == "problem: has an empty name");
     CHECK(names_in("a[1-2") == "problem: has an unmatched '['");
@@ -60,7 +60,7 @@ TEST_SUITE("node names") {
           "problem: has ']' in a name, which consists of letters (A to Z), digits and - . _ : %");
   }
 
-  TEST_CASE("node names: shell and ssh option characters are rejected") {
+  TEST_CASE("node names: names with shell characters or a leading dash are rejected") {
     const std::pair<const char*, const char*> table[] = {{"a b", "' '"},
                                                          {"${HOST}", "'$'"},
                                                          {"h2;touch", "';'"},
@@ -88,7 +88,7 @@ TEST_SUITE("node names") {
     }
   }
 
-  TEST_CASE("node names: the number of names is limited in any notation") {
+  TEST_CASE("node names: a list of more than 16384 names is rejected") {
     CHECK(std::get<std::vector<std::string>>(expand_node_names("n[1-16384]")).size() ==
           kNodeNamesMax);
     for (const char* text : {"n[1-16385]", "n[1-999999999]", "n[0-9999,10000-19999]",
@@ -100,9 +100,7 @@ TEST_SUITE("node names") {
 }
 
 TEST_SUITE("references to variables") {
-  TEST_CASE(
-      "config references: a reference is replaced by the variable or its default or a "
-      "problem") {
+  TEST_CASE("config references: a reference yields a variable's value or a default or a problem") {
     CHECK(replaced("plain") == "plain");
     CHECK(replaced("<${A}>") == "<one>");
     CHECK(replaced("${node.name}-${A}") == "n1-one");
@@ -119,7 +117,7 @@ TEST_SUITE("references to variables") {
     CHECK(replaced("${PRICE}{A}") == "5${A}");
   }
 
-  TEST_CASE("config references: an invalid reference is a problem") {
+  TEST_CASE("config references: a malformed reference is rejected") {
     CHECK(contains(replaced("$A"), "neither ${NAME} nor $$"));
     CHECK(contains(replaced("100$"), "neither ${NAME} nor $$"));
     CHECK(contains(replaced("${A"), "has an unmatched '${'"));
@@ -130,7 +128,7 @@ TEST_SUITE("references to variables") {
     CHECK(contains(reference_problem("${B").value(), "unmatched '${'"));
   }
 
-  TEST_CASE("config references: an argument is unchanged by the launcher's own macros") {
+  TEST_CASE("config references: a dollar in a variable's value does not start a macro") {
     const auto argument = [](const std::string& text) {
       return expand_macros(replaced(text, TextUse::program_argument), 3);
     };
@@ -140,7 +138,7 @@ TEST_SUITE("references to variables") {
     CHECK(argument("$$$$") == "$$");
   }
 
-  TEST_CASE("config references: the length of an expanded text is limited") {
+  TEST_CASE("config references: an expanded text has a limited length") {
     const auto lookup = lookup_in({{"A", std::string(kInterpolatedBytesMax / 2, 'x')}});
     CHECK(std::get<std::string>(interpolate("${A}${A}", lookup)).size() ==
           kInterpolatedBytesMax - 1);
@@ -149,7 +147,7 @@ TEST_SUITE("references to variables") {
 }
 
 TEST_SUITE("configuration keys") {
-  TEST_CASE("configuration keys: path and values of an option follow from the option table") {
+  TEST_CASE("configuration keys: an option's path and type follow from the option table") {
     const auto shape = [](const char* name) {
       return describe_shape(shape_of(*find_option(name)));
     };
@@ -168,7 +166,7 @@ TEST_SUITE("configuration keys") {
     CHECK(find_option("help")->section == ConfigSection::none);
   }
 
-  TEST_CASE("configuration keys: every option has a path or is listed as command line only") {
+  TEST_CASE("configuration keys: only the listed options cannot be set in a file") {
     std::vector<std::string> without;
     for (const auto& option : option_table()) {
       if (option.section == ConfigSection::none) without.emplace_back(option.name);

@@ -31,7 +31,7 @@ const std::string kRest = " 01 00000000:00000000 00:00000000 00000000 ";
 static_assert(std::endian::native == std::endian::little);
 
 TEST_SUITE("connection table") {
-  TEST_CASE("connection table: a row has two ends and a user and an inode") {
+  TEST_CASE("connection table: a row yields both addresses and the user and the inode") {
     const auto row = parse_connection_row("   1: 0100007F:1F90 0100007F:C350" + kRest +
                                           " 1000        0 30733 1 00000000bd5 20 4 30 10 -1");
     REQUIRE(row);
@@ -41,7 +41,7 @@ TEST_SUITE("connection table") {
     CHECK(row->has_owner);
   }
 
-  TEST_CASE("connection table: a tcp6 row has IPv6 or mapped IPv4 addresses") {
+  TEST_CASE("connection table: a tcp6 row yields IPv6 addresses or mapped IPv4 addresses") {
     const auto ipv6 = parse_connection_row(
         "  10: 00000000000000000000000001000000:0016 00000000000000000000000001000000:C350" +
         kRest + "0 0 0");
@@ -58,7 +58,7 @@ TEST_SUITE("connection table") {
     CHECK(mapped->user == 65'534);
   }
 
-  TEST_CASE("connection table: the title and damaged rows are skipped") {
+  TEST_CASE("connection table: the title row and malformed rows are skipped") {
     const std::string title =
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  "
         "timeout "

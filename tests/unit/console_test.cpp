@@ -35,7 +35,7 @@ const RunStarted kStarted = {
 }  // namespace
 
 TEST_SUITE("console") {
-  TEST_CASE("console: a successful run prints one line by default and none at level warning") {
+  TEST_CASE("console: a successful run prints one line at level info and nothing at warning") {
     const std::vector<Event> healthy = {kStarted, AttemptStarted{}, WorkerStarted{}, worker(0),
                                         success()};
     CHECK(shown({}, healthy) ==
@@ -48,7 +48,7 @@ TEST_SUITE("console") {
           std::string::npos);
   }
 
-  TEST_CASE("console: a failed worker is a warning and a stopped one is not") {
+  TEST_CASE("console: the exit of a failed worker is a warning but that of a stopped one is not") {
     auto stopped = killed(1, SIGTERM);
     stopped.was_stopped = true;
     CHECK(shown({.level = LogLevel::warn}, {killed(0, SIGSEGV), stopped}) ==
@@ -56,7 +56,7 @@ TEST_SUITE("console") {
           "SIGSEGV after 3.25 s\n");
   }
 
-  TEST_CASE("console: a failed run ends with the report of its last attempt") {
+  TEST_CASE("console: the final report covers the last attempt only") {
     auto early = killed(7, SIGTERM);
     auto late = killed(1, SIGTERM);
     early.was_stopped = late.was_stopped = true;
@@ -73,7 +73,7 @@ TEST_SUITE("console") {
     CHECK(text.find("Stopped by ddprun after the failure: rank 1\n") != std::string::npos);
   }
 
-  TEST_CASE("console: a failed run ends with one line if another node prints the report") {
+  TEST_CASE("console: a failed run names the node that prints the report") {
     RunFinished finished;
     finished.result = RunResult::failed;
     finished.attempts = 1;
@@ -88,7 +88,7 @@ TEST_SUITE("console") {
     CHECK(shown({.reporter = "gpu1"}, {finished}).find("prints the report") == std::string::npos);
   }
 
-  TEST_CASE("console: an interrupted or unstarted run ends with one line and no report") {
+  TEST_CASE("console: an interrupted or unstarted run prints a line instead of a report") {
     RunFinished finished;
     finished.attempts = 1;
     finished.exit_code = 130;
@@ -102,7 +102,7 @@ TEST_SUITE("console") {
     }
   }
 
-  TEST_CASE("console: an event is one line without control characters") {
+  TEST_CASE("console: an event is printed in one line without control characters") {
     CHECK(shown({}, {Warning{"two\nlines\x1b[2J"}}) ==
           "2026-11-21 12:34:56.789 warning node 0: two lines\\x1b[2J\n");
   }

@@ -76,7 +76,7 @@ TEST_SUITE("control page") {
     CHECK(::waitpid(pid, nullptr, 0) == pid);
   }
 
-  TEST_CASE("control page: an announced exit has its status") {
+  TEST_CASE("control page: the exit status announced by a worker can be read") {
     const auto page = ControlPage::create(1);
     const pid_t pid =
         fork_worker(page, 0, [](ControlPage& mine, int rank) { mine.announce_exit(rank, 7); });
@@ -99,13 +99,13 @@ TEST_SUITE("control page") {
     CHECK_FALSE(page.is_dead(0));
   }
 
-  TEST_CASE("control page: a local rank can be announced only once") {
+  TEST_CASE("control page: a worker can announce itself only once") {
     auto page = ControlPage::create(1);
     page.announce_alive(0);
     CHECK_THROWS_AS(page.announce_alive(0), ddprun::Error);
   }
 
-  TEST_CASE("control page: the first abort is kept and its reason is cut to the limit") {
+  TEST_CASE("control page: only the first abort is kept and a long reason is cut") {
     auto page = ControlPage::create(1);
     CHECK_FALSE(page.abort_record());
     page.abort({.rank = 3, .reason = std::string(1000, 'x')});
@@ -115,7 +115,7 @@ TEST_SUITE("control page") {
     CHECK(page.abort_record() == AbortRecord{.rank = 3, .reason = std::string(200, 'x')});
   }
 
-  TEST_CASE("control page: wake ends current and later waits") {
+  TEST_CASE("control page: wake() ends a current wait and later waits for the same change") {
     const auto page = ControlPage::create(1);
     const bool none_known = false;
     const auto changes = page.changes();
@@ -127,7 +127,7 @@ TEST_SUITE("control page") {
     CHECK(page.changes() != changes);
   }
 
-  TEST_CASE("control page: workers read the run's key if the run has one") {
+  TEST_CASE("control page: workers can read the run's key if it has one") {
     const auto key = ddprun::sha256("key");
     const auto page = ControlPage::create(2, 0, key);
     const auto attached = ControlPage::attach_again(page.fd(), 1);
@@ -137,7 +137,7 @@ TEST_SUITE("control page") {
     CHECK_FALSE(ControlPage::attach_again(without.fd(), 1).run_key());
   }
 
-  TEST_CASE("control page: cannot be resized") {
+  TEST_CASE("control page: the memory cannot be resized or sealed by a worker") {
     const auto page = ControlPage::create(2);
     CHECK(::ftruncate(page.fd(), 0) == -1);
     CHECK(errno == EPERM);
@@ -145,7 +145,7 @@ TEST_SUITE("control page") {
     CHECK(::fcntl(page.fd(), F_ADD_SEALS, F_SEAL_WRITE) == -1);
   }
 
-  TEST_CASE("control page: a stray write affects only the worker's own part") {
+  TEST_CASE("control page: a worker can write only to its own part") {
     const auto page = ControlPage::create(3);
     const auto mine = ControlPage::attach_again(page.fd(), 1);
     CHECK(is_writable(mine.worker_area(1)));
@@ -158,7 +158,7 @@ TEST_SUITE("control page") {
     CHECK(page.changes() == 1);
   }
 
-  TEST_CASE("control page: overwritten sizes are ignored") {
+  TEST_CASE("control page: overwritten sizes do not affect the agent") {
     const auto page = ControlPage::create(2, 7);
     const std::array<std::int32_t, 2> wrong = {0x7fffffff, -1};
     REQUIRE(::pwrite(page.fd(), wrong.data(), sizeof wrong, 8) == sizeof wrong);
@@ -168,7 +168,7 @@ TEST_SUITE("control page") {
     CHECK_THROWS_AS(ControlPage::attach_again(page.fd(), 0), ddprun::Error);
   }
 
-  TEST_CASE("control page: a phase that no worker can announce is damage") {
+  TEST_CASE("control page: an unknown phase of a worker is reported as damage") {
     auto page = ControlPage::create(1);
     CHECK_FALSE(page.damage(0));
     page.announce_alive(0);
@@ -178,7 +178,7 @@ TEST_SUITE("control page") {
     CHECK(page.damage(0) == "phase 2155905152");
   }
 
-  TEST_CASE("control page: other files are rejected") {
+  TEST_CASE("control page: invalid sizes and ranks and files are rejected") {
     CHECK_THROWS_AS(ControlPage::create(0), ddprun::Error);
     CHECK_THROWS_AS(ControlPage::create(1025), ddprun::Error);
     CHECK_THROWS_AS(ControlPage::attach(-1, 0), ddprun::Error);

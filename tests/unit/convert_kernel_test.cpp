@@ -165,7 +165,7 @@ TEST_SUITE("convert kernel") {
     CHECK(half == 0x3c01);
   }
 
-  TEST_CASE("convert kernel: all sizes around vectors and tiles work at every alignment") {
+  TEST_CASE("convert kernel: sizes around vector and tile bounds work at every alignment") {
     const auto values = some_values(9000);
     for (const auto& [from, to] : {std::pair(DataType::float32, DataType::bfloat16),
                                    std::pair(DataType::bfloat16, DataType::float32),
@@ -199,7 +199,7 @@ TEST_SUITE("convert kernel") {
     }
   }
 
-  TEST_CASE("convert kernel: more pieces than a launch takes and empty ones are converted") {
+  TEST_CASE("convert kernel: many pieces are converted in several launches") {
     constexpr std::size_t kPieces = 300;  // three launches
     const auto values = some_values(kPieces * 40);
     std::vector<std::uint16_t> flat(values.size() + 1, 0x5a5a);

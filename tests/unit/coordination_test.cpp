@@ -43,7 +43,7 @@ Failure failure(const std::string& node, bool is_victim = false) {
 }  // namespace
 
 TEST_SUITE("coordination") {
-  TEST_CASE("coordination: a round starts at once when the maximum of nodes has joined") {
+  TEST_CASE("coordination: a round starts at once when the maximum number of nodes has joined") {
     CoordinationDriver driver(settings(2, 2));
     driver.join(1, "node10", 0);
     CHECK_FALSE(driver.has<ClearStore>());
@@ -56,7 +56,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<RoundFormed>(2)[0].node_rank == 0);
   }
 
-  TEST_CASE("coordination: with fewer nodes a round waits for the last call timeout") {
+  TEST_CASE("coordination: a round with fewer nodes than allowed starts after last_call_timeout") {
     CoordinationDriver driver(settings(1, 3));
     driver.join(1, "a", 0);
     driver.beat({1}, 1999);
@@ -66,7 +66,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<RoundFormed>(1).size() == 1);
   }
 
-  TEST_CASE("coordination: a run with missing nodes ends for all present nodes with their names") {
+  TEST_CASE("coordination: a join timeout ends the run and names the nodes that have joined") {
     CoordinationDriver driver(settings(2, 2));
     driver.join(1, "a", 0);
     for (int now = 1000; now < 60'000; now += 1000) driver.beat({1}, now);
@@ -91,7 +91,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<RoundFormed>(1)[0].restarts_used == 1);
   }
 
-  TEST_CASE("coordination: all nodes get the same outcome with the first cause first") {
+  TEST_CASE("coordination: all nodes get the same outcome and the earliest failure is first") {
     auto driver = two_running(settings(2, 2));
     driver.send(2, WorkersFailing{0, "rank 1 failed"}, 2500);
     driver.send(1, WorkersFailing{0, "rank 0 failed"}, 2501);
@@ -106,7 +106,7 @@ TEST_SUITE("coordination") {
     CHECK(outcome.reason == "a worker of node2 failed; --max_restarts is 0");
   }
 
-  TEST_CASE("coordination: a heartbeat's answer contains the longest wait of other nodes") {
+  TEST_CASE("coordination: a heartbeat response contains the longest wait of the other nodes") {
     CoordinationDriver driver(settings(3, 3));
     for (const NodeId node : {1, 2, 3}) driver.join(node, "node" + std::to_string(node), 0);
     const auto answer = [&driver](NodeId node, int wait, int now) {
@@ -124,7 +124,7 @@ TEST_SUITE("coordination") {
     CHECK(answer(3, 0, 1700) == 0);
   }
 
-  TEST_CASE("coordination: waits end with their round") {
+  TEST_CASE("coordination: a wait reported for an earlier round is ignored") {
     auto driver = two_running(settings(2, 2, 1));
     driver.send(1, Heartbeat{1, 0, std::chrono::milliseconds(1000)}, 2100);
     driver.send(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2200);
@@ -135,14 +135,14 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<HeartbeatAnswer>(2).at(0).others_wait.count() == 0);
   }
 
-  TEST_CASE("coordination: failures that blame a peer come last") {
+  TEST_CASE("coordination: failures that blame a peer follow other failures in the outcome") {
     auto driver = two_running(settings(2, 2));
     driver.send(1, WorkersEnded{.round = 0, .failures = {failure("node1", true)}}, 2600);
     driver.send(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2700);
     CHECK(driver.sent_to<Finish>(1)[0].outcome.failures[0].node == "node2");
   }
 
-  TEST_CASE("coordination: messages about an older round change nothing") {
+  TEST_CASE("coordination: messages about an earlier round are ignored") {
     auto driver = two_running(settings(2, 2, 3));
     driver.send(2, WorkersFailing{0, "x"}, 2100);
     driver.send(1, WorkersEnded{.round = 0}, 2200);
@@ -166,7 +166,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.coordination().is_over());
   }
 
-  TEST_CASE("coordination: a lost node uses no restart and enough remaining nodes continue") {
+  TEST_CASE("coordination: the loss of a node uses no restart if enough nodes remain") {
     auto driver = two_running(settings(1, 2));
     driver.gone(2, 2500);
     CHECK(driver.sent_to<StopWorkers>(1)[0].reason == "node2 is lost: its connection was closed");
@@ -177,7 +177,7 @@ TEST_SUITE("coordination") {
     CHECK(formed[0].restarts_used == 0);
   }
 
-  TEST_CASE("coordination: nodes with the same name differ by rank") {
+  TEST_CASE("coordination: messages distinguish nodes of the same name by their rank") {
     CoordinationDriver driver(settings(1, 2));
     driver.join(1, "vm", 0);
     driver.join(2, "vm", 0);
@@ -187,7 +187,7 @@ TEST_SUITE("coordination") {
           "vm (node rank " + rank + ") is lost: its connection was closed");
   }
 
-  TEST_CASE("coordination: a silent node is lost exactly when its lease expires") {
+  TEST_CASE("coordination: a silent node counts as lost exactly when its lease expires") {
     auto driver = two_running(settings(1, 2));
     driver.beat({1, 2}, 2000);
     driver.beat({1}, 4999);
@@ -208,7 +208,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<RoundFormed>(1)[0].restarts_used == 0);
   }
 
-  TEST_CASE("coordination: too few remaining nodes wait and continue with a new node") {
+  TEST_CASE("coordination: too few remaining nodes wait for a new node before they continue") {
     auto driver = two_running(settings(2, 2));
     driver.gone(2, 2500);
     driver.send(1, WorkersEnded{.round = 0}, 2600);
@@ -219,7 +219,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<RoundFormed>(1)[0].node_rank == 0);
   }
 
-  TEST_CASE("coordination: a node that leaves is not waited for once its workers have ended") {
+  TEST_CASE("coordination: a round starts without a leaving node once its workers have ended") {
     auto driver = two_running(settings(1, 2));
     driver.send(2, Leave{"was asked to stop by SIGTERM"}, 2500);
     CHECK(driver.sent_to<StopWorkers>(1)[0].reason ==
@@ -232,7 +232,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<RoundFormed>(1)[0].restarts_used == 0);
   }
 
-  TEST_CASE("coordination: a new node joins at once if there is room and otherwise is a spare") {
+  TEST_CASE("coordination: a new node starts a round unless the maximum number is reached") {
     auto driver = two_running(settings(1, 3));
     driver.join(3, "node3", 2100);
     CHECK(driver.sent_to<StopWorkers>(1)[0].reason == "node3 has joined");
@@ -258,7 +258,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<StopWorkers>(2).empty());
   }
 
-  TEST_CASE("coordination: successful nodes wait for the others for a limited time") {
+  TEST_CASE("coordination: a successful node waits for the others for exit_barrier_timeout") {
     auto with = settings(2, 2);
     with.exit_barrier_timeout = 10s;
     auto driver = two_running(with);
@@ -277,7 +277,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<Finish>(2)[0].outcome.result == RunResult::succeeded);
   }
 
-  TEST_CASE("coordination: a stop of the host ends the run on all nodes with the same signal") {
+  TEST_CASE("coordination: a signal to the host ends the run on all nodes with that signal") {
     CoordinationDriver driver(settings(1, 2));
     Join host = driver.join_of("node1");
     host.is_host = true;
@@ -302,7 +302,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<Finish>(2)[0].outcome.reason == "node1: no such file");
   }
 
-  TEST_CASE("coordination: a restarted coordinator continues rounds and restarts from the nodes") {
+  TEST_CASE("coordination: a restarted coordinator gets round and restart count from the nodes") {
     CoordinationDriver driver(settings(2, 2, 5));
     Join join = driver.join_of("a");
     join.last_round = 6;
@@ -313,7 +313,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<RoundFormed>(2)[0].restarts_used == 2);
   }
 
-  TEST_CASE("coordination: the wait for a node that does not leave at the end is limited") {
+  TEST_CASE("coordination: the wait for the nodes to leave at the end is limited") {
     auto driver = two_running(settings(2, 2));
     driver.send(1, WorkersEnded{.round = 0, .have_succeeded = true}, 100);
     driver.send(2, WorkersEnded{.round = 0, .have_succeeded = true}, 200);
@@ -323,7 +323,7 @@ TEST_SUITE("coordination") {
     CHECK(driver.coordination().is_over());
   }
 
-  TEST_CASE("coordination: only restarts within the window count") {
+  TEST_CASE("coordination: restarts older than the window do not count") {
     auto with = settings(1, 2, 1);
     with.nodes_max = 1;
     with.restarts.window = 10s;

@@ -86,7 +86,7 @@ TEST_SUITE("data example") {
     }());
   }
 
-  TEST_CASE("data example: all ranks take all steps of the loader even without samples") {
+  TEST_CASE("data example: a rank without samples still takes every step of the loader") {
     const auto errors = ddprun::test::errors_of_ranks(2, [](ProcessGroup& group) {
       ElasticSampler sampler({.samples = 5, .global_batch = 4}, group.size(), group.rank());
       const auto load = [](std::span<const std::int64_t> samples, std::span<std::byte> memory) {
@@ -111,7 +111,7 @@ TEST_SUITE("data example") {
     CHECK(errors == std::vector<std::string>(2));
   }
 
-  TEST_CASE("data example: the documentation shows the compiled examples") {
+  TEST_CASE("data example: docs/data.md shows the compiled code") {
     const auto here = ddprun::test::code_compiled_in("tests/unit/data_example_test.cpp");
     CHECK_FALSE(here.empty());
     CHECK(here == ddprun::test::code_shown_in("docs/data.md"));

@@ -92,7 +92,7 @@ TEST_SUITE("data loader") {
     }
   }
 
-  TEST_CASE("data loader: prefetching is limited and each batch has its own memory") {
+  TEST_CASE("data loader: prefetch limits the number of batches in memory") {
     std::atomic<int> loads = 0;
     const auto load = [&](std::span<const std::int64_t> samples, std::span<std::byte> memory) {
       ++loads;
@@ -158,7 +158,7 @@ TEST_SUITE("data loader") {
     CHECK(what_of([&] { loader.next(); }) == "the list is torn");
   }
 
-  TEST_CASE("data loader: next() times out and later returns the batch") {
+  TEST_CASE("data loader: a batch can be returned by next() after a timeout") {
     std::promise<void> go;
     const auto gate = go.get_future().share();
     const auto load = [gate](std::span<const std::int64_t> samples, std::span<std::byte> memory) {
@@ -176,8 +176,7 @@ TEST_SUITE("data loader") {
     CHECK(loader.next()->samples[0] == 0);
   }
 
-  TEST_CASE(
-      "data loader: an unfinished loader is destroyed at once and an empty list has no batch") {
+  TEST_CASE("data loader: an unfinished loader can be destroyed and an empty list has no batch") {
     { DataLoader loader(group_of_one(), counting(1000), load_tens, options_of(4, 8)); }
     DataLoader empty(group_of_one(), counting(0), load_tens, options_of(4, 8));
     CHECK_FALSE(empty.next().has_value());
@@ -185,14 +184,14 @@ TEST_SUITE("data loader") {
     CHECK_FALSE(moved.next().has_value());
   }
 
-  TEST_CASE("data loader: a failed thread start ends earlier threads and is thrown") {
+  TEST_CASE("data loader: a constructor that cannot start all threads ends them and throws") {
     const auto group = group_of_one();
     const ddprun::test::ThreadLimit limit(2);
     CHECK_THROWS_AS(DataLoader(group, counting(1000), load_tens, options_of(4, 8)),
                     std::system_error);
   }
 
-  TEST_CASE("data loader: too large batches and invalid options are rejected") {
+  TEST_CASE("data loader: too many bytes in a batch and invalid options are rejected") {
     const auto load = [](std::span<const std::int64_t>, std::span<std::byte> memory) {
       return memory.size() + 1;
     };

@@ -131,7 +131,7 @@ TEST_SUITE("data parallel") {
     for (const Line& end : ends) CHECK(end.a == copied.a);
   }
 
-  TEST_CASE("data parallel: gradients start at zero or the previous values") {
+  TEST_CASE("data parallel: gradients start at zero or accumulate on request") {
     Line line;
     DataParallel<Line> parallel(line, 2);
     const auto add_one = [](const Line&, GradientReducer& reducer, const Replica&) {
@@ -167,7 +167,7 @@ TEST_SUITE("data parallel") {
     CHECK(std::set(threads.begin(), threads.end()).size() == 3);
   }
 
-  TEST_CASE("data parallel: an exception of a replica ends the others and is thrown") {
+  TEST_CASE("data parallel: an exception in a replica ends the others and is rethrown") {
     ReplicaThreads threads(3);
     const auto message = describe_failure([&] {
       threads.apply([](Replica& replica) {

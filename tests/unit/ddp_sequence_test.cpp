@@ -146,7 +146,7 @@ std::string golden(const std::string& name) {
 }  // namespace
 
 TEST_SUITE("sequence of collectives") {
-  TEST_CASE("DDP sequence: the compatible mode has the sequence of PyTorch's DDP") {
+  TEST_CASE("DDP sequence: the compatible mode issues the same collectives as PyTorch's DDP") {
     for (auto test : cases()) {
       test.options.sequence = CollectiveSequence::pytorch;
       CAPTURE(test.name);
@@ -154,7 +154,7 @@ TEST_SUITE("sequence of collectives") {
     }
   }
 
-  TEST_CASE("DDP sequence: the default has fewer collectives and is as documented") {
+  TEST_CASE("DDP sequence: the default mode issues the collectives of its golden files") {
     auto own = cases();
     own.push_back({.name = "rebuild", .options = {.rebuild_buckets = true}});
     for (const auto& test : own) {
@@ -187,7 +187,7 @@ TEST_SUITE("sequence of collectives") {
     }
   }
 
-  TEST_CASE("DDP sequence: a larger model has one bucket in the first step and more later") {
+  TEST_CASE("DDP sequence: a 32 MiB model has one bucket in the first step and two later") {
     // 32 MiB: the last layer's 4 MiB exceed the limit of 1 MiB, the other 28 MiB that of 25 MiB.
     std::vector<std::size_t> sizes;
     for (int layer = 0; layer < 8; ++layer) sizes.insert(sizes.end(), {1 << 20, 1 << 10});
