@@ -8,21 +8,21 @@ using ddprun::Deadline;
 using namespace std::chrono_literals;
 
 TEST_SUITE("deadline") {
-  TEST_CASE("deadline: a past deadline has passed with nothing remaining") {
+  TEST_CASE("deadline: a past deadline has passed and has no remaining time") {
     const auto deadline = Deadline::after(-1s);
     CHECK(deadline.passed());
     CHECK(deadline.remaining() == Deadline::Duration::zero());
     CHECK(deadline.remaining_poll_milliseconds() == 0);
   }
 
-  TEST_CASE("deadline: no limit never passes and polls forever") {
+  TEST_CASE("deadline: an unlimited deadline never passes and polls forever") {
     const auto deadline = Deadline::never();
     CHECK_FALSE(deadline.passed());
     CHECK(deadline.remaining_poll_milliseconds() == -1);
     CHECK(deadline.remaining() == Deadline::Duration::max());
   }
 
-  TEST_CASE("deadline: a very long time does not overflow") {
+  TEST_CASE("deadline: the longest duration does not overflow") {
     CHECK_FALSE(Deadline::after(Deadline::Duration::max()).passed());
   }
 
@@ -34,7 +34,7 @@ TEST_SUITE("deadline") {
     CHECK(deadline.describe().find("(3600.0 s allowed)") != std::string::npos);
   }
 
-  TEST_CASE("deadline: milliseconds are rounded up so that a poll does not end early") {
+  TEST_CASE("deadline: poll timeouts are rounded up so that a poll does not end early") {
     CHECK(Deadline::after(500us).remaining_poll_milliseconds() <= 1);
     CHECK(Deadline::after(1h).remaining_poll_milliseconds() > 3'599'000);
   }

@@ -135,7 +135,7 @@ TEST_SUITE("accumulation on a device") {
     });
   }
 
-  TEST_CASE("device accumulation: pieces of any alignment and length are added") {
+  TEST_CASE("device accumulation: buffers of any alignment and length are added") {
     const CleanDevices clean;
     for (const std::size_t shift : {0U, 1U, 3U, 8U}) {
       for (const std::size_t elements : {1U, 7U, 64U, 4099U, 9000U}) {

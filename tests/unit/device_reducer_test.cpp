@@ -110,7 +110,7 @@ std::string failure_of(const std::function<void()>& body) {
 }  // namespace
 
 TEST_SUITE("gradient reducer on a device") {
-  TEST_CASE("device reducer: any number of ranks has the gradients of one on the joined data") {
+  TEST_CASE("device reducer: gradients equal those of one rank with all the data") {
     for (const int ranks : {1, 2, 4}) {
       for (const auto op : {ReduceOp::sum, ReduceOp::average}) {
         CAPTURE(ranks);
@@ -122,7 +122,7 @@ TEST_SUITE("gradient reducer on a device") {
     }
   }
 
-  TEST_CASE("device reducer: each way of exchange gives the same gradients") {
+  TEST_CASE("device reducer: gradients do not depend on the reducer's options") {
     std::vector<ReducerOptions> all(4, kSmallBuckets);
     all[0].pre_divide = true;
     all[1].rebuild_buckets = true;
@@ -141,7 +141,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("device reducer: a hook's further collectives wait on the stream and by the host") {
+  TEST_CASE("device reducer: a hook can start a second collective for each bucket") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       auto options = kSmallBuckets;
@@ -150,7 +150,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("device reducer: finish() and synchronise() throw a failed further collective") {
+  TEST_CASE("device reducer: finish() and synchronise() throw the error of a second collective") {
     for (const bool by_stream : {true, false}) {
       CAPTURE(by_stream);
       const CleanDevices clean;
@@ -184,7 +184,7 @@ TEST_SUITE("gradient reducer on a device") {
     }
   }
 
-  TEST_CASE("device reducer: the host waits for neither backward passes nor other ranks") {
+  TEST_CASE("device reducer: a step does not block the host for kernels or other ranks") {
     const CleanDevices clean;
     std::promise<void> may_continue;
     const auto held = may_continue.get_future().share();
@@ -206,7 +206,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("device reducer: gradients can be made and used on different streams") {
+  TEST_CASE("device reducer: gradients can be produced and used on different streams") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       DeviceModel model;
@@ -225,7 +225,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("device reducer: after a wait the host can read the gradients") {
+  TEST_CASE("device reducer: the host can read the gradients after finish()") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       DeviceModel model;
@@ -238,7 +238,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("device reducer: gradients in the caller's memory are gathered and returned") {
+  TEST_CASE("device reducer: gradients in the caller's memory are reduced in place") {
     for (const int ranks : {1, 2}) {
       const CleanDevices clean;
       run_ranks(device_ranks(ranks), [&](ProcessGroup& group) {
@@ -282,7 +282,7 @@ TEST_SUITE("gradient reducer on a device") {
     });
   }
 
-  TEST_CASE("device reducer: a differing bit on a device is detected") {
+  TEST_CASE("device reducer: the drift check detects one differing bit in device memory") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       DeviceModel model;

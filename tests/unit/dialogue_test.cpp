@@ -43,7 +43,7 @@ void exchange_messages(Dialogues& dialogues, std::size_t piece = std::string::np
 }  // namespace
 
 TEST_SUITE("dialogue") {
-  TEST_CASE("dialogue: messages of both sides arrive in pieces of any size") {
+  TEST_CASE("dialogue: messages of both sides are decoded for any size of reads") {
     for (const auto& sides : {Dialogues::Sides{}, kBoth}) {
       for (const std::size_t piece : {1, 2, 3, 7, 64, 1000}) {
         Dialogues dialogues(sides);
@@ -58,7 +58,7 @@ TEST_SUITE("dialogue") {
     }
   }
 
-  TEST_CASE("dialogue: both sides report different secrets") {
+  TEST_CASE("dialogue: a wrong secret is reported on both sides") {
     Dialogues dialogues({&kSecret, &kOther});
     dialogues.agent.send(kJoin);
     dialogues.run();
@@ -70,7 +70,7 @@ TEST_SUITE("dialogue") {
     CHECK_FALSE(dialogues.agent.is_proven());
   }
 
-  TEST_CASE("dialogue: an agent gets an error if only one side has a secret") {
+  TEST_CASE("dialogue: an agent reports that only one side has a secret") {
     struct Row {
       Dialogues::Sides sides;
       std::string text;
@@ -91,7 +91,7 @@ TEST_SUITE("dialogue") {
     }
   }
 
-  TEST_CASE("dialogue: an agent sends only a hello before the coordinator is authenticated") {
+  TEST_CASE("dialogue: an agent sends only a hello until the coordinator is authenticated") {
     AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
     agent.send(kJoin);
     const auto opening = agent.take_outgoing();
@@ -104,7 +104,7 @@ TEST_SUITE("dialogue") {
     CHECK(agent.take_outgoing().empty());
   }
 
-  TEST_CASE("dialogue: only a refusal is accepted from an unauthenticated coordinator") {
+  TEST_CASE("dialogue: an unauthenticated coordinator can send only a refusal") {
     struct Row {
       std::string bytes;
       std::size_t messages;
@@ -138,7 +138,7 @@ TEST_SUITE("dialogue") {
     }
   }
 
-  TEST_CASE("dialogue: an unauthenticated peer gets one challenge and nothing else") {
+  TEST_CASE("dialogue: a coordinator sends an unauthenticated peer only one challenge") {
     CoordinatorDialogue coordinator(&kSecret, std::string(security::kDigestBytes, 'c'));
     coordinator.feed(greeting() + '\1' + std::string(security::kHelloBytes, 'x'));
     constexpr std::size_t kHead = 5;
@@ -152,7 +152,7 @@ TEST_SUITE("dialogue") {
     CHECK_FALSE(coordinator.next());
   }
 
-  TEST_CASE("dialogue: a recorded session is useless with another coordinator") {
+  TEST_CASE("dialogue: a coordinator rejects the replay of a session with another coordinator") {
     std::string recorded;
     Dialogues first(kBoth, [&](std::string bytes, bool is_from_agent) {
       if (is_from_agent) recorded += bytes;
@@ -166,7 +166,7 @@ TEST_SUITE("dialogue") {
     CHECK(second.problem() == kNoSecret);
   }
 
-  TEST_CASE("dialogue: reflected messages are not accepted as a coordinator's") {
+  TEST_CASE("dialogue: an agent rejects its own messages when they are reflected") {
     AgentDialogue agent(&kSecret, "run", std::string(security::kDigestBytes, 'a'));
     agent.send(kJoin);
     agent.feed(agent.take_outgoing());
@@ -180,7 +180,7 @@ TEST_SUITE("dialogue") {
     CHECK(honest.problem() == kNoSecret);
   }
 
-  TEST_CASE("dialogue: a modified byte can only end the connection") {
+  TEST_CASE("dialogue: a modified byte ends the connection without delivering a message") {
     std::size_t total = 0;
     Dialogues counting(kBoth, [&](std::string bytes, bool) {
       total += bytes.size();
@@ -212,7 +212,7 @@ TEST_SUITE("dialogue") {
     }
   }
 
-  TEST_CASE("dialogue: the first message is limited also for authenticated nodes") {
+  TEST_CASE("dialogue: the size of the first message is limited even for authenticated nodes") {
     Dialogues dialogues(kBoth);
     dialogues.agent.send(Join{.run_id = std::string(5000, 'x')});
     dialogues.run();

@@ -111,9 +111,7 @@ TEST_SUITE("distributed sampler") {
           DistributedSampler(50, 2, 1, {.seed = 5}).indices(0));
   }
 
-  TEST_CASE(
-      "distributed sampler: a sum of seed and epoch beyond 64 bits is rejected like in "
-      "PyTorch") {
+  TEST_CASE("distributed sampler: a sum of seed and epoch beyond 64 bits is rejected") {
     const auto seed = std::numeric_limits<std::uint64_t>::max();
     const DistributedSampler sampler(10, 2, 0, {.seed = seed});
     CHECK_THROWS_WITH_AS(sampler.indices(1),
@@ -129,9 +127,7 @@ TEST_SUITE("distributed sampler") {
                          "sampler: rank 2 of 2 workers: must be 0 to 1", Error);
   }
 
-  TEST_CASE(
-      "distributed sampler: sizes with different results across PyTorch versions are "
-      "rejected") {
+  TEST_CASE("distributed sampler: sizes that PyTorch versions permute differently are rejected") {
     CHECK_THROWS_AS(DistributedSampler(-1, 1, 0), Error);
     CHECK_THROWS_AS(DistributedSampler(kPermutationMax, 1, 0), Error);
     CHECK_NOTHROW(DistributedSampler(kPermutationMax - 1, 1, 0));
@@ -139,7 +135,7 @@ TEST_SUITE("distributed sampler") {
     CHECK_THROWS_AS(random_permutation(kPermutationMax, 0), Error);
   }
 
-  TEST_CASE("distributed sampler: a huge world with few samples uses no memory") {
+  TEST_CASE("distributed sampler: memory does not grow with the world size") {
     const int world_size = std::numeric_limits<int>::max();
     CHECK(DistributedSampler(3, world_size, 4, {.shuffle = false}).indices(0) == Indices{1});
     CHECK(DistributedSampler(3, world_size, 4, {.drop_last = true}).indices(0).empty());

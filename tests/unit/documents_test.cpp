@@ -58,7 +58,7 @@ void replace_part(std::string& page, const std::string& name, const std::string&
 }  // namespace
 
 TEST_SUITE("generated documents") {
-  TEST_CASE("man page: options and keys match the option table") {
+  TEST_CASE("man page: generated options and keys match the option table") {
     auto page = read_source("docs/ddprun.1");
     replace_part(page, "options", man_options());
     replace_part(page, "keys", man_config_keys());
@@ -70,24 +70,24 @@ TEST_SUITE("generated documents") {
     check_generated("docs/completions/_ddprun", zsh_completion("ddprun"));
   }
 
-  TEST_CASE("help: the text at 80 columns matches the golden file") {
+  TEST_CASE("help: the text at 80 columns matches tests/golden/help.txt") {
     check_generated("tests/golden/help.txt", help_text(80));
   }
 
-  TEST_CASE("schema: the text matches the golden file") {
+  TEST_CASE("schema: the text matches tests/golden/schema.json") {
     check_generated("tests/golden/schema.json", config_schema());
   }
 }
 
 TEST_SUITE("man page markup") {
-  TEST_CASE("man page: options and variables and signals and literals have markup") {
+  TEST_CASE("man page: generated text marks up options and variables and signals and literals") {
     CHECK(mdoc_text("See \"FILES\". With --tee=N, PET_TEE=1 and 'a b' ddprun ends at SIGINT.") ==
           "See\n.Sx FILES .\nWith\n.Fl -tee Ns = Ns Ar N ,\n.Ev PET_TEE Ns =1\nand\n.Ql a b\n.Nm\n"
           "ends at\n.Dv SIGINT .\n");
     CHECK(mdoc_text("One.\n\nTwo (see --tee).") == "One.\n.Pp\nTwo (see\n.Fl -tee ) .\n");
   }
 
-  TEST_CASE("man page: each section that an option refers to exists") {
+  TEST_CASE("man page: every section that an option refers to exists") {
     const auto page = read_source("docs/ddprun.1");
     for (const auto& line : split(man_options(), '\n')) {
       if (!line.starts_with(".Sx ")) continue;
@@ -98,7 +98,7 @@ TEST_SUITE("man page markup") {
     }
   }
 
-  TEST_CASE("man page: ENVIRONMENT names the torchrun options without a variable") {
+  TEST_CASE("man page: ENVIRONMENT lists the torchrun options without a variable") {
     const auto page = read_source("docs/ddprun.1");
     std::set<std::string> without;
     for (const auto& entry : option_table()) {
@@ -114,7 +114,7 @@ TEST_SUITE("man page markup") {
 }
 
 TEST_SUITE("from torchrun") {
-  TEST_CASE("from_torchrun.md: the table has exactly the torchrun options") {
+  TEST_CASE("from_torchrun.md: the table lists exactly the torchrun options") {
     std::string rows;
     for (const auto& line : split(read_source("docs/from_torchrun.md"), '\n')) {
       if (line.rfind("| `-", 0) == 0) rows += line.substr(0, line.find(" | ")) + "\n";
@@ -126,7 +126,7 @@ TEST_SUITE("from torchrun") {
     CHECK(names_after(rows, "--") == options);
   }
 
-  TEST_CASE("from_torchrun.md: each variable of a worker is listed") {
+  TEST_CASE("from_torchrun.md: every PyTorch variable of a worker is listed") {
     const auto text = read_source("docs/from_torchrun.md");
     for (const auto& variable : to_environment(WorkerEnv{})) {
       const auto& name = variable.first;

@@ -57,14 +57,14 @@ std::string before(const std::vector<WorkerExited>& exits,
 }  // namespace
 
 TEST_SUITE("early_exit") {
-  TEST_CASE("early exit: a rank that exits before a collective of others is an early exit") {
+  TEST_CASE("early exit: an exit before a collective in which others wait is detected") {
     CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), rank(1, {after(2, GroupState::left)}),
                                 rank(2, {waiting(3)})}) ==
           "1 before it entered collective 2 of group \"default\", barrier(), in which ranks 0, 2 "
           "wait");
   }
 
-  TEST_CASE("early exit: a rank that exits before a group creation of others is an early exit") {
+  TEST_CASE("early exit: an exit before a group creation in which others wait is detected") {
     CHECK(
         before({exit_of(3), exit_of(1)}, {rank(0, {after(0, GroupState::meeting)}), rank(1, {}),
                                           rank(2, {after(0, GroupState::meeting)}), rank(3, {})}) ==
@@ -73,7 +73,7 @@ TEST_SUITE("early_exit") {
           "1 before it made group \"default\", where rank 0 waits for it");
   }
 
-  TEST_CASE("early exit: a rank that took part in all pending collectives is no early exit") {
+  TEST_CASE("early exit: an exit after the last pending collective is not reported") {
     CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), rank(1, {after(3, GroupState::left)})}) ==
           "none");
     CHECK(before({exit_of(1)}, {rank(0, {after(5, GroupState::open)}),
@@ -82,7 +82,7 @@ TEST_SUITE("early_exit") {
     CHECK(before({}, {rank(0, {waiting(3)}), rank(1, {after(2, GroupState::open)})}) == "none");
   }
 
-  TEST_CASE("early exit: a failed or stopped rank is no early exit") {
+  TEST_CASE("early exit: a failed or stopped rank is not reported") {
     const std::vector<RankFlights> flights = {rank(0, {waiting(3)}),
                                               rank(1, {after(2, GroupState::left)})};
     CHECK(before({exit_of(1, 1)}, flights) == "none");
@@ -91,7 +91,7 @@ TEST_SUITE("early_exit") {
     CHECK(before({stopped}, flights) == "none");
   }
 
-  TEST_CASE("early exit: no rank is named if records are missing") {
+  TEST_CASE("early exit: no rank is reported if flight records are incomplete") {
     auto many = rank(1, std::vector<GroupFlightRecord>(control::kFlightGroupsMax));
     CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), many}) == "none");
     auto full = rank(1, {});
@@ -102,7 +102,7 @@ TEST_SUITE("early_exit") {
     CHECK(before({exit_of(1)}, {rank(0, {large}), rank(1, {})}) == "none");
   }
 
-  TEST_CASE("early exit: is a failure with a description") {
+  TEST_CASE("early exit: an early exit counts as a failure despite exit code 0") {
     auto exit = exit_of(2);
     CHECK_FALSE(exit.failed());
     exit.ended_before = "before it made group \"x\", where rank 0 waits for it";

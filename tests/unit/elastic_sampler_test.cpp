@@ -67,7 +67,7 @@ std::string what_of(const std::function<void()>& body) {
 }  // namespace
 
 TEST_SUITE("elastic sampler") {
-  TEST_CASE("elastic sampler: an epoch follows the order for any numbers of workers") {
+  TEST_CASE("elastic sampler: an epoch has the same order for any sequence of worker counts") {
     for (const std::int64_t samples : {0, 1, 7, 64, 100}) {
       for (const std::int64_t batch : {1, 3, 10, 64, 1000}) {
         CAPTURE(samples);
@@ -92,7 +92,7 @@ TEST_SUITE("elastic sampler") {
     }
   }
 
-  TEST_CASE("elastic sampler: with constant workers it equals PyTorch's DistributedSampler") {
+  TEST_CASE("elastic sampler: indices of constant workers equal PyTorch's DistributedSampler") {
     constexpr int kWorkers = 4;
     for (int rank = 0; rank < kWorkers; ++rank) {
       ElasticSampler sampler({.samples = 96, .global_batch = 8, .seed = 5}, kWorkers, rank);
@@ -105,7 +105,7 @@ TEST_SUITE("elastic sampler") {
     }
   }
 
-  TEST_CASE("elastic sampler: the tail follows from its sizes and repeated samples") {
+  TEST_CASE("elastic sampler: the tail policy determines the last step's size and new samples") {
     struct Case {
       TailPolicy tail;
       std::int64_t steps;
@@ -135,7 +135,7 @@ TEST_SUITE("elastic sampler") {
     }
   }
 
-  TEST_CASE("elastic sampler: prefetching returns later steps and does not advance") {
+  TEST_CASE("elastic sampler: samples_ahead() returns later steps without advancing") {
     ElasticSampler sampler({.samples = 50, .global_batch = 8}, 3, 2);
     std::vector<Samples> ahead;
     for (std::int64_t step = 0; step < 9; ++step) ahead.push_back(sampler.samples_ahead(step));
@@ -182,7 +182,7 @@ TEST_SUITE("elastic sampler") {
     CHECK(fixed < 8);
   }
 
-  TEST_CASE("elastic sampler: orders need no memory for any size") {
+  TEST_CASE("elastic sampler: the computed order allocates no memory for the data set") {
     const std::int64_t huge = std::int64_t{1} << 50;
     ElasticSampler sampler({.samples = huge, .global_batch = 4, .order = SampleOrder::computed}, 2,
                            0);
@@ -234,7 +234,7 @@ TEST_SUITE("elastic sampler") {
     }
   }
 
-  TEST_CASE("elastic sampler: a different training is rejected unless forced") {
+  TEST_CASE("elastic sampler: a state of other options is rejected unless forced") {
     const ElasticSamplerOptions options = {.samples = 100, .global_batch = 10, .seed = 1};
     ElasticSampler saved(options, 2, 0);
     saved.commit();

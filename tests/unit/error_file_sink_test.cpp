@@ -50,7 +50,7 @@ std::string warnings_for(const std::filesystem::path& file, const Event& event) 
 }  // namespace
 
 TEST_SUITE("agent's error file") {
-  TEST_CASE("agent's error file: has the root cause with its exit code in torchelastic's form") {
+  TEST_CASE("agent's error file: the root cause is written in torchelastic's format") {
     const auto message = message_of(failed_by({.rank = 2,
                                                .exit_code = 3,
                                                .error_message = "KeyError: 'boom'",
@@ -60,7 +60,7 @@ TEST_SUITE("agent's error file") {
       "extraInfo": {"py_callstack": "Traceback: x", "timestamp": "1795227640"}})"));
   }
 
-  TEST_CASE("agent's error file: describes the exit of a worker without a record") {
+  TEST_CASE("agent's error file: a worker without an error record is described by its exit") {
     const auto killed = message_of(failed_by({.rank = 2, .signal = SIGSEGV}));
     CHECK(killed.at("message") == "rank 2 ended with SIGSEGV");
     CHECK(killed.at("errorCode") == -SIGSEGV);
@@ -70,7 +70,7 @@ TEST_SUITE("agent's error file") {
     CHECK(failed.at("message") == "rank 2 ended with exit code 4; its last line: no space left");
   }
 
-  TEST_CASE("agent's error file: a run without a failed worker has its own reason and exit code") {
+  TEST_CASE("agent's error file: an interrupted run is described by its reason and exit code") {
     const RunFinished interrupted{.result = RunResult::interrupted,
                                   .exit_code = 143,
                                   .reason = "interrupted by a signal",
@@ -79,12 +79,12 @@ TEST_SUITE("agent's error file") {
     CHECK(message_of(interrupted).at("errorCode") == 143);
   }
 
-  TEST_CASE("agent's error file: text that is not UTF-8 is replaced") {
+  TEST_CASE("agent's error file: invalid UTF-8 is replaced") {
     CHECK(message_of(failed_by({.exit_code = 1, .error_message = "a\xff"})).at("message") ==
           "a\uFFFD");
   }
 
-  TEST_CASE("agent's error file: is written only at the end of an unsuccessful run") {
+  TEST_CASE("agent's error file: the file is written only at the end of a failed run") {
     const TemporaryFolder folder;
     const auto file = folder.path() / "error.json";
     CHECK(warnings_for(file, RunFinished{}).empty());
@@ -131,7 +131,7 @@ TEST_SUITE("agent's error file") {
     CHECK(warning.ends_with("/file: cannot be written: Too many levels of symbolic links"));
   }
 
-  TEST_CASE("agent's error file: can be a pipe or a link to a pipe or a descriptor") {
+  TEST_CASE("agent's error file: a link to a pipe's descriptor can be written") {
     const TemporaryFolder folder;
     std::array<int, 2> ends{};
     REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
@@ -143,7 +143,7 @@ TEST_SUITE("agent's error file") {
     CHECK(json::parse(text).at("message").at("errorCode") == 3);
   }
 
-  TEST_CASE("agent's error file: an unwritable file is a warning with its name") {
+  TEST_CASE("agent's error file: an unwritable file causes a warning with its name") {
     const TemporaryFolder folder;
     const auto failure = failed_by({.exit_code = 1});
     const auto absent = folder.path() / "absent" / "error.json";

@@ -72,7 +72,7 @@ Outcome succeed(const std::string& address, const security::Secret* secret) {
 }  // namespace
 
 TEST_SUITE("failed etcd campaign") {
-  TEST_CASE("etcd campaign: a failed one resigns a leadership won without a response") {
+  TEST_CASE("etcd campaign: a failed candidate resigns in case it won without a response") {
     boost::asio::io_context context;
     ScriptedEtcd etcd(context, {{"/v3/lease/grant", R"({"ID": "7", "TTL": "3"})"}});
     const auto client =
@@ -96,7 +96,7 @@ TEST_SUITE("failed etcd campaign") {
 }
 
 TEST_SUITE("successful etcd campaign") {
-  TEST_CASE("etcd campaign: an open coordinator on all addresses is warned of") {
+  TEST_CASE("etcd campaign: an open coordinator that listens on all addresses causes a warning") {
     for (const std::string address : {"192.0.2.1", "127.0.0.1"}) {
       CAPTURE(address);
       const auto outcome = succeed(address, nullptr);
@@ -108,7 +108,7 @@ TEST_SUITE("successful etcd campaign") {
     }
   }
 
-  TEST_CASE("etcd campaign: rendezvous and store addresses are reported") {
+  TEST_CASE("etcd campaign: the addresses of rendezvous and store are reported") {
     const auto secret = ddprun::test::secret_of('s');
     const auto open = succeed("127.0.0.1", nullptr).note;
     CHECK(open.starts_with("this node hosts the rendezvous and the store at 127.0.0.1:"));

@@ -99,14 +99,14 @@ const Row kRows[] = {
 }  // namespace
 
 TEST_SUITE("etcd election") {
-  TEST_CASE("etcd election: the next move follows from the observed state") {
+  TEST_CASE("etcd election: an agent's next step follows from the observed keys") {
     for (const auto& row : kRows) {
       CAPTURE(row.what);
       CHECK((decide_move(row.snapshot, self(), row.tried, row.may_try_again) == row.move));
     }
   }
 
-  TEST_CASE("etcd election: a host that its own agent cannot reach resigns") {
+  TEST_CASE("etcd election: a host resigns if its own agent cannot connect for 5 s") {
     using std::chrono::milliseconds;
     const std::chrono::steady_clock::time_point elected(std::chrono::hours(1));
     struct Beginning {
@@ -135,7 +135,7 @@ TEST_SUITE("etcd election") {
     CHECK_FALSE(std::get<AcceptOutcome>(move).has_other_config);
   }
 
-  TEST_CASE("etcd election: a node with another configuration gets the difference") {
+  TEST_CASE("etcd election: a node with another configuration gets the differing setting") {
     auto other = self();
     other.config_hash = "another";
     const auto move = decide_move({.revision = 9, .record = record()}, other, 0, true);
@@ -145,7 +145,7 @@ TEST_SUITE("etcd election") {
 }
 
 TEST_SUITE("etcd keys") {
-  TEST_CASE("etcd keys: each run has its own keys for any name") {
+  TEST_CASE("etcd keys: each run name has distinct keys") {
     CHECK(kKeys.coordinator() == "/ddprun/run/coordinator");
     CHECK(kKeys.record() == "/ddprun/run/record");
     CHECK(kKeys.outcome() == "/ddprun/run/outcome");
@@ -158,7 +158,7 @@ TEST_SUITE("etcd keys") {
     CHECK(RunKeys("/p", "a/b%").coordinator() == "/p/a%2Fb%25/coordinator");
   }
 
-  TEST_CASE("etcd keys: values are decoded as encoded") {
+  TEST_CASE("etcd keys: values round-trip") {
     const auto seen = [](const std::string& key, const std::string& value) {
       return std::get<EtcdSnapshot>(read_snapshot(answer(key, value), kKeys));
     };
@@ -168,7 +168,7 @@ TEST_SUITE("etcd keys") {
     CHECK(seen("/ddprun/run/other", "whatever") == EtcdSnapshot{.revision = 9});
   }
 
-  TEST_CASE("etcd keys: each result of a run can be stored") {
+  TEST_CASE("etcd keys: every result of a run can be stored") {
     for (const auto result :
          {membership::RunResult::succeeded, membership::RunResult::not_started,
           membership::RunResult::interrupted, membership::RunResult::no_rendezvous}) {
@@ -179,7 +179,7 @@ TEST_SUITE("etcd keys") {
     }
   }
 
-  TEST_CASE("etcd keys: too large outcomes omit the least important parts") {
+  TEST_CASE("etcd keys: a too large outcome is stored without its least important parts") {
     const auto kept = [](const RunOutcome& whole) {
       const auto text = outcome_text(whole);
       CHECK(text.size() <= kOutcomeBytesMax);
@@ -207,7 +207,7 @@ TEST_SUITE("etcd keys") {
     CHECK(holder_text("\xff", {"h", 1}).find("\xef\xbf\xbd") != std::string::npos);
   }
 
-  TEST_CASE("etcd keys: an invalid value is a problem that names the key") {
+  TEST_CASE("etcd keys: an invalid value is reported with its key") {
     auto cut = record_text(record());
     cut.resize(cut.size() / 2);
     const auto changed = [](std::string text, const std::string& from, const std::string& to) {
@@ -248,7 +248,7 @@ TEST_SUITE("etcd keys") {
     }
   }
 
-  TEST_CASE("etcd keys: a damaged record is a problem only if no other node knows it") {
+  TEST_CASE("etcd keys: a damaged record is reported only if no other node can restore it") {
     const KeyValue record{.key = kKeys.record(), .value = "damaged", .created = 5, .lease = 8};
     const KeyValue coordinator{.key = kKeys.coordinator(),
                                .value = holder_text("b", kHolder.endpoint),
@@ -269,7 +269,7 @@ TEST_SUITE("etcd keys") {
     }
   }
 
-  TEST_CASE("etcd keys: a value of another version differs from an invalid one") {
+  TEST_CASE("etcd keys: a value of another version is reported with both versions") {
     const auto problem = [](const std::string& value) {
       return std::get<Problem>(read_snapshot(answer(kKeys.record(), value), kKeys)).text;
     };

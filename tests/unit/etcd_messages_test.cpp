@@ -64,7 +64,7 @@ TEST_SUITE("etcd messages") {
     }
   }
 
-  TEST_CASE("etcd messages: a transaction has conditions and writes and reads") {
+  TEST_CASE("etcd messages: a transaction is encoded with conditions and writes and reads") {
     const Transaction transaction{
         .conditions = {{"k", 0}, {"l", 9}}, .puts = {{"k", "v", 5}}, .read = prefix_range("run/")};
     CHECK(transaction_request(transaction) ==
@@ -82,7 +82,7 @@ TEST_SUITE("etcd messages") {
           std::string::npos);
   }
 
-  TEST_CASE("etcd messages: keys have values and leases and a revision") {
+  TEST_CASE("etcd messages: keys are decoded with value and lease and revision") {
     const auto parsed = parse_transaction(kFound);
     const auto* answer = std::get_if<TransactionAnswer>(&parsed);
     REQUIRE(answer != nullptr);
@@ -96,14 +96,14 @@ TEST_SUITE("etcd messages") {
     CHECK(answer->keys == std::vector<KeyValue>{expected});
   }
 
-  TEST_CASE("etcd messages: a transaction can read nothing and numbers can be JSON numbers") {
+  TEST_CASE("etcd messages: responses without keys and with plain JSON numbers are accepted") {
     const auto parsed = parse_transaction(
         R"({"header":{"revision":3},"succeeded":true,"responses":[{"response_put":{}},{}]})");
     CHECK(std::get<TransactionAnswer>(parsed) ==
           TransactionAnswer{.has_succeeded = true, .revision = 3});
   }
 
-  TEST_CASE("etcd messages: leases use seconds and an expired one has none left") {
+  TEST_CASE("etcd messages: an expired lease has 0 s left") {
     CHECK(std::get<Lease>(parse_lease(R"({"ID":"12","TTL":"3"})")) == Lease{12, 3s});
     CHECK(std::get<std::chrono::seconds>(parse_renewal(R"({"result":{"ID":"12","TTL":"3"}})")) ==
           3s);
@@ -112,14 +112,14 @@ TEST_SUITE("etcd messages") {
     CHECK(renewal_request(12) == R"({"ID":"12"})");
   }
 
-  TEST_CASE("etcd messages: a watch reports changes and its end but not its creation") {
+  TEST_CASE("etcd messages: a watch's creation does not count as a change") {
     CHECK_FALSE(std::get<bool>(parse_watch(R"({"result":{"header":{},"created":true}})")));
     CHECK(std::get<bool>(parse_watch(R"({"result":{"events":[{"type":"DELETE"}]}})")));
     CHECK(std::get<bool>(parse_watch(R"({"result":{"canceled":true,"compact_revision":"9"}})")));
     CHECK(watch_request({"k"}, 8) == R"({"create_request":{"key":"aw==","start_revision":"8"}})");
   }
 
-  TEST_CASE("etcd messages: an invalid response is a problem that quotes it") {
+  TEST_CASE("etcd messages: an invalid response is quoted in the problem") {
     for (const auto* text : kNoAnswers) {
       CAPTURE(text);
       CHECK(
@@ -140,7 +140,7 @@ TEST_SUITE("etcd messages") {
     CHECK(problem_of(parse_lease(std::string(100'000, '\x1b'))).size() < 1000);
   }
 
-  TEST_CASE("etcd messages: an error has etcd's message or otherwise the status") {
+  TEST_CASE("etcd messages: an error has etcd's message or the HTTP status") {
     CHECK(error_in(400, R"({"error":"a","message":"bad key","code":3})") == "bad key");
     CHECK(error_in(404, "Not Found").find("etcd 3.4 or newer") != std::string::npos);
     CHECK(error_in(503, "") == "HTTP status 503");
@@ -148,7 +148,7 @@ TEST_SUITE("etcd messages") {
 }
 
 TEST_SUITE("held lease") {
-  TEST_CASE("etcd lease: ends a sixth early from the last acknowledged request") {
+  TEST_CASE("etcd lease: a lease ends after five sixths of its time since the last renewal") {
     const HeldLease::Time begin(std::chrono::hours(1));
     HeldLease lease({.id = 1, .time = 3s}, begin);
     CHECK(lease.next_renewal() == begin + 500ms);

@@ -51,7 +51,7 @@ membership::RunRecord record_of_nodes(std::size_t nodes, const std::string& name
 }  // namespace
 
 TEST_SUITE("etcd record bounds") {
-  TEST_CASE("etcd record bounds: any number of nodes with the longest allowed names fits") {
+  TEST_CASE("etcd record bounds: a record of nodes with the longest names fits into a value") {
     for (const std::size_t nodes : {std::size_t{1}, std::size_t{600}, membership::kRoundNodesMax}) {
       for (const char character : {'n', '"', '\n', '\x7f', '\xff'}) {
         const auto name = longest_name(static_cast<int>(nodes), character);
@@ -72,7 +72,7 @@ TEST_SUITE("etcd record bounds") {
     CHECK_FALSE(membership::objection_to_name(name, {.nodes_max = 1'000'000}));
   }
 
-  TEST_CASE("etcd record bounds: a too long name is reported with limit and remedy") {
+  TEST_CASE("etcd record bounds: a too long name is rejected with the limit and a remedy") {
     const membership::Settings settings{.nodes_max = 4096,
                                         .recorded_name_bytes_max = name_bytes_max(4096)};
     CHECK(membership::objection_to_name(std::string(200, 'n'), settings) ==
@@ -80,7 +80,7 @@ TEST_SUITE("etcd record bounds") {
           "that 4096 nodes fit; set another with --local_addr)");
   }
 
-  TEST_CASE("etcd record bounds: an outcome of many long failures fits with the first ones") {
+  TEST_CASE("etcd record bounds: a stored outcome keeps the first of many long failures") {
     membership::RunOutcome outcome{.result = membership::RunResult::failed,
                                    .reason = std::string(2 * membership::kReasonBytesMax, '\n')};
     for (int rank = 0; rank < static_cast<int>(membership::kFailuresMax); ++rank) {

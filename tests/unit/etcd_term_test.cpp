@@ -73,14 +73,14 @@ struct Begun {
 }  // namespace
 
 TEST_SUITE("etcd term") {
-  TEST_CASE("etcd term: ends at once if its lease has already expired") {
+  TEST_CASE("etcd term: a term whose lease has already expired ends at once") {
     Begun begun(10s);
     begun.run_until_ended();
     CHECK(begun.term->has_ended());
     CHECK(begun.log_text.find("no longer hosts the rendezvous") != std::string::npos);
   }
 
-  TEST_CASE("etcd term: a renewal acknowledged after its end is not reported") {
+  TEST_CASE("etcd term: a renewal acknowledged after the end of the term is ignored") {
     Begun begun(0s);
     while (begun.etcd.count("/v3/lease/keepalive") == 0 && begun.context.run_one_for(20s) > 0) {
     }
@@ -91,7 +91,7 @@ TEST_SUITE("etcd term") {
     CHECK(begun.term_ends.empty());
   }
 
-  TEST_CASE("etcd term: ends during its lease if its record cannot be written") {
+  TEST_CASE("etcd term: a term ends if the record cannot be written") {
     Begun begun(0s);
     begun.run_until_ended();
     CHECK(begun.term->has_ended());
@@ -102,7 +102,7 @@ TEST_SUITE("etcd term") {
     CHECK(begun.log_text.find("no room") != std::string::npos);
   }
 
-  TEST_CASE("etcd term: an earlier record does not overtake one being written") {
+  TEST_CASE("etcd term: stepping down does not rewrite the record during another write") {
     Begun begun(0s, {{"/v3/kv/txn", R"({"succeeded": true})"}});
     begun.step_down();
     begun.run_until_ended();

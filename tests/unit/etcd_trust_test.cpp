@@ -90,13 +90,13 @@ constexpr auto kFailed = membership::RunResult::failed;
 }  // namespace
 
 TEST_SUITE("seal of a value in etcd") {
-  TEST_CASE("etcd seal: has the bytes of docs/agents_protocol.md") {
+  TEST_CASE("etcd seal: the bytes match docs/agents_protocol.md") {
     CHECK(sealed(kKeys.record(), kValue, {kOwn, kOther}) ==
           std::string(kValue) + "\nseal " + kOwn + "," + kOther +
               " 5728a4cc9c8482f0c3f15782347d74bf415fdee654199266df835724287ddcba");
   }
 
-  TEST_CASE("etcd seal: is valid only for its key and secret and unchanged bytes") {
+  TEST_CASE("etcd seal: a seal is valid only for its key and secret and unchanged bytes") {
     const ValueSeal seal(secret_of('s'));
     const std::string value = std::string("\nseal x\n") + '\0' + kValue;
     const auto text = seal.seal(kKeys.record(), value, {kOwn});
@@ -131,7 +131,7 @@ TEST_SUITE("seal of a value in etcd") {
     CHECK_FALSE(opens());
   }
 
-  TEST_CASE("etcd seal: a coordinator that continues a run keeps the nonces that fit") {
+  TEST_CASE("etcd seal: a coordinator that continues a run keeps up to 16 nonces") {
     const RunSeal own{.lineage = {kOwn}};
     CHECK(own.continuing({}).lineage == Lineage{kOwn});
     CHECK(own.continuing({kOther, kOwn}).lineage == Lineage{kOwn, kOther});
@@ -145,7 +145,7 @@ TEST_SUITE("seal of a value in etcd") {
 }
 
 TEST_SUITE("trust in values from etcd") {
-  TEST_CASE("etcd trust: an open run accepts values unchanged") {
+  TEST_CASE("etcd trust: a run without a secret accepts unsealed values") {
     RunTrust trust(nullptr, kKeys, {});
     CHECK_FALSE(trust.seal_of_candidate().seal);
     CHECK(trust.seal_of_candidate()("k", "v") == "v");
@@ -161,7 +161,7 @@ TEST_SUITE("trust in values from etcd") {
           "(--secret_file); use another --rdzv_id, or delete the key if no run uses it");
   }
 
-  TEST_CASE("etcd trust: forged values are ignored and the 1st and 2nd and 4th are reported") {
+  TEST_CASE("etcd trust: forged values are ignored and reported with growing intervals") {
     Agent agent;
     agent.join(kOwn);
     const auto forged = [&](Revision modified) {
@@ -191,7 +191,7 @@ TEST_SUITE("trust in values from etcd") {
     CHECK(agent.trust.config_of(answer({at(kKeys.config(), "text")})).empty());
   }
 
-  TEST_CASE("etcd trust: values of another key are ignored") {
+  TEST_CASE("etcd trust: a value sealed for another key is ignored") {
     Agent agent;
     auto swapped = outcome(kFailed);
     swapped.key = kKeys.record();
@@ -199,7 +199,7 @@ TEST_SUITE("trust in values from etcd") {
     CHECK_FALSE(agent.reports.empty());
   }
 
-  TEST_CASE("etcd trust: values of an earlier run are ignored once the nonce is known") {
+  TEST_CASE("etcd trust: values of an earlier run are ignored once the run's nonce is known") {
     Agent agent;
     agent.join(kOwn);
     for (const auto result : {kSucceeded, kFailed}) {
@@ -242,7 +242,7 @@ TEST_SUITE("trust in values from etcd") {
     }
   }
 
-  TEST_CASE("etcd trust: without a nonce an agent accepts failures and no success") {
+  TEST_CASE("etcd trust: an agent that knows no nonce accepts failures but no success") {
     Agent agent;
     CHECK(agent.sees({outcome(kFailed)}).outcome->result == kFailed);
     const auto unverified = agent.sees({outcome(kSucceeded)}).outcome;
@@ -272,7 +272,7 @@ TEST_SUITE("trust in values from etcd") {
     CHECK(agent.trust.seal_of_candidate().lineage == Lineage{kOwn});
   }
 
-  TEST_CASE("etcd trust: seals do not exceed etcd's request limit") {
+  TEST_CASE("etcd trust: sealed values do not exceed etcd's request limit") {
     CHECK(3 * kSealBytesMax <= kFrameBytesMax / 2);
   }
 }

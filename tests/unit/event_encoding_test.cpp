@@ -30,7 +30,7 @@ TEST_SUITE("TensorBoard's events") {
     CHECK(trainer::crc32c(std::string(32, '\xff')) == 0x62a8ab43);
   }
 
-  TEST_CASE("TensorBoard events: a record has length and bytes with masked checksums") {
+  TEST_CASE("TensorBoard events: a record has masked checksums of its length and its bytes") {
     CHECK(hex(trainer::tf_record("abc")) ==
           "0300000000000000"
           "b099490e"
@@ -49,7 +49,7 @@ TEST_SUITE("TensorBoard's events") {
           time + "1003" + "2a0c" + "0a0a" + "0a03" + hex("a/b") + "150000003f");
   }
 
-  TEST_CASE("TensorBoard events: a table cell keeps pipes and backslashes and newlines") {
+  TEST_CASE("TensorBoard events: special characters in a table cell are escaped") {
     CHECK(trainer::settings_table({{"a", "1|2"}, {"b", "c:\\|"}, {"d", "x\ny\x7fz"}}) ==
           "| option | value |\n| --- | --- |\n"
           "| a | 1\\|2 |\n| b | c:\\\\\\| |\n| d | x y z |\n");

@@ -44,7 +44,7 @@ Join member_of_round(const CoordinationDriver& driver, const std::string& name, 
 }  // namespace
 
 TEST_SUITE("failover state") {
-  TEST_CASE("failover: the next coordinator keeps round and ranks and used restarts") {
+  TEST_CASE("failover: the next coordinator continues rounds and ranks and the restart count") {
     CoordinationDriver driver(three_nodes(), left_by_a());
     driver.send(1, member_of_round(driver, "b", 4), 100);
     CHECK(driver.sent_to<RoundFormed>(1).empty());
@@ -58,7 +58,7 @@ TEST_SUITE("failover state") {
     CHECK(formed[0].node_rank == 1);
   }
 
-  TEST_CASE("failover: a missing node is waited for until its lease has expired") {
+  TEST_CASE("failover: a round waits for a missing node until the old lease has expired") {
     CoordinationDriver driver(three_nodes(), left_by_a());
     driver.send(1, member_of_round(driver, "b", 4), 100);
     driver.beat({1}, 2000);
@@ -80,7 +80,7 @@ TEST_SUITE("failover state") {
     CHECK(driver.sent_to<RoundFormed>(1).size() == 1);
   }
 
-  TEST_CASE("failover: agents distinguish two nodes of the same name") {
+  TEST_CASE("failover: two agents of the same name get different ranks") {
     RunRecord record{.round = 0, .nodes = {{"n", 1}, {"n", 2}}, .host = {"elsewhere", 9}};
     FailoverState succession(record, CoordinationDriver::at(1000));
     CHECK(succession.claim("n", 2) == 1);
@@ -93,7 +93,7 @@ TEST_SUITE("failover state") {
     CHECK(FailoverState().claim("n", 1) == -1);
   }
 
-  TEST_CASE("failover: a restarted agent gets its node's rank after the old lease") {
+  TEST_CASE("failover: a restarted agent keeps its node's rank") {
     RunRecord record{.round = 0, .nodes = {{"a", 1}, {"b", 2}}, .host = {"a", 1}};
     FailoverState succession(record, CoordinationDriver::at(1000));
     CHECK(succession.claim("b", 7) == 1);
@@ -102,7 +102,7 @@ TEST_SUITE("failover state") {
     CHECK_FALSE(succession.not_before(CoordinationDriver::at(1000)));
   }
 
-  TEST_CASE("failover: the last host is not waited for unless another node has its name") {
+  TEST_CASE("failover: a round does not wait for the last host unless the name is ambiguous") {
     struct Row {
       std::vector<PastNode> nodes;
       bool is_waited_for;
@@ -119,7 +119,7 @@ TEST_SUITE("failover state") {
     }
   }
 
-  TEST_CASE("failover: counted restarts are passed on with their age") {
+  TEST_CASE("failover: the record contains the age of each recent restart") {
     auto settings = three_nodes();
     settings.restarts.window = 60s;
     RestartHistory history{.restarts = 7, .fast_failures = 1};
@@ -133,7 +133,7 @@ TEST_SUITE("failover state") {
     CHECK(later.fast_failures == 1);
   }
 
-  TEST_CASE("failover: restarts age during a known time without a coordinator") {
+  TEST_CASE("failover: the time without a coordinator counts towards the restart window") {
     struct Row {
       std::chrono::milliseconds since_round;
       int round;
@@ -163,7 +163,7 @@ TEST_SUITE("failover state") {
     }
   }
 
-  TEST_CASE("failover: a record's age is at least that known to any node") {
+  TEST_CASE("failover: a record's age is the longest known to any node") {
     auto record = left_by_a();
     record.since_round = 6s;
     record.restart_ages = {1s};
@@ -179,7 +179,7 @@ TEST_SUITE("failover state") {
     CHECK(driver.kept()[0].record.restart_ages == std::vector<std::chrono::milliseconds>{95s});
   }
 
-  TEST_CASE("failover: the longest lease of a node is waited for and passed on") {
+  TEST_CASE("failover: a round waits for the longest of the old and the new lease") {
     struct Row {
       std::chrono::milliseconds own, former, waited;
     };
@@ -201,7 +201,7 @@ TEST_SUITE("failover state") {
     }
   }
 
-  TEST_CASE("failover: a short join timeout does not end the wait for old leases") {
+  TEST_CASE("failover: a short join timeout does not shorten the wait for old leases") {
     auto settings = three_nodes();
     settings.join_timeout = 1s;
     CoordinationDriver driver(settings, left_by_a());
@@ -210,7 +210,7 @@ TEST_SUITE("failover state") {
     CHECK(driver.coordination().next_wake() == CoordinationDriver::at(3000));
   }
 
-  TEST_CASE("failover: the record is stored before rounds and at restarts and the end") {
+  TEST_CASE("failover: the record is stored before nodes get a round or the outcome") {
     CoordinationDriver driver(three_nodes());
     driver.join(1, "a", 0);
     driver.pass(2000);
@@ -232,7 +232,7 @@ TEST_SUITE("failover state") {
     CHECK(driver.index_of<KeepRecord>() < driver.index_of<SendToNode>());
   }
 
-  TEST_CASE("failover: a leaving host ends the round on all nodes and forms no other") {
+  TEST_CASE("failover: a leaving host ends the round on all nodes without forming another") {
     CoordinationDriver driver(three_nodes());
     driver.join(1, "a", 0);
     driver.join(2, "b", 0);
@@ -249,7 +249,7 @@ TEST_SUITE("failover state") {
     CHECK_FALSE(driver.coordination().next_wake());
   }
 
-  TEST_CASE("failover: a host that leaves before a round has nothing to wait for") {
+  TEST_CASE("failover: a host that leaves before the first round does not wait") {
     CoordinationDriver driver(three_nodes());
     driver.join(1, "a", 0);
     driver.host_leaves("a leaves", 100);

@@ -9,7 +9,7 @@ using ddprun::LaunchPlan;
 using ddprun::WorkerExited;
 
 TEST_SUITE("failure hint") {
-  TEST_CASE("failure hint: the last lines of a Python worker lead to a remedy") {
+  TEST_CASE("failure hint: known errors in a Python worker's last lines yield a remedy") {
     struct Row {
       std::vector<std::string> last_lines;
       bool has_input;
@@ -46,7 +46,7 @@ TEST_SUITE("failure hint") {
     }
   }
 
-  TEST_CASE("failure hint: other programs get no hint") {
+  TEST_CASE("failure hint: programs other than Python get no hint") {
     LaunchPlan plan;
     plan.workers = {{.arguments = {"./train"}}};
     const WorkerExited exit{.exit_code = 1, .last_lines = {"bdb.BdbQuit"}};

@@ -56,7 +56,7 @@ class Visited {
 }  // namespace
 
 TEST_SUITE("flapping nodes") {
-  TEST_CASE("flapping nodes: repeated short stays are followed by growing limited delays") {
+  TEST_CASE("flapping nodes: repeated short stays cause growing delays up to 300 s") {
     const std::chrono::milliseconds expected[] = {0s, 0s, 0s, 10s, 20s, 40s, 80s, 160s, 300s, 300s};
     FlappingNodes stays;
     for (const auto time : expected) {
@@ -75,7 +75,7 @@ TEST_SUITE("flapping nodes") {
     CHECK(stays.count("c") == 0);
   }
 
-  TEST_CASE("flapping nodes: the earliest entries are dropped beyond the limit") {
+  TEST_CASE("flapping nodes: the oldest entries are dropped beyond the limit") {
     FlappingNodes stays;
     for (int i = 0; i <= static_cast<int>(kStaysKept); ++i) {
       stays.note("n" + std::to_string(i), CoordinationDriver::at(i), CoordinationDriver::at(i));
@@ -85,7 +85,7 @@ TEST_SUITE("flapping nodes") {
     CHECK(stays.count("n" + std::to_string(kStaysKept)) == 1);
   }
 
-  TEST_CASE("flapping nodes: nodes lost by a stopped coordinator are not counted") {
+  TEST_CASE("flapping nodes: losses while the coordinator was stopped are not counted") {
     auto of_short_leases = settings(2, 3);
     of_short_leases.lease = 60s;
     CoordinationDriver driver(of_short_leases);
@@ -101,7 +101,7 @@ TEST_SUITE("flapping nodes") {
     CHECK(driver.sent_to<StopWorkers>(id - 2).size() == 1);
   }
 
-  TEST_CASE("flapping nodes: a flapping node does not end rounds repeatedly") {
+  TEST_CASE("flapping nodes: a flapping node does not repeatedly interrupt rounds") {
     Visited run(2, kFreeShortStays);
     run.come();  // once more without consequence
     CHECK(run.driver.sent_to<StopWorkers>(1).size() == 1);
@@ -125,7 +125,7 @@ TEST_SUITE("flapping nodes") {
     CHECK(run.driver.coordination().round() == round + 1);
   }
 
-  TEST_CASE("flapping nodes: a delayed node joins after its delay") {
+  TEST_CASE("flapping nodes: a delayed node joins when its delay ends") {
     Visited run(2, kFreeShortStays + 1);
     run.come();
     run.driver.pass(run.now + 9999);

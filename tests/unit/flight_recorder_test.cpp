@@ -42,7 +42,7 @@ std::optional<FlightRecorder> begin(const ControlPage& page, const FlightGroup& 
 }  // namespace
 
 TEST_SUITE("flight recorder") {
-  TEST_CASE("flight recorder: calls are read with their text and states and ages") {
+  TEST_CASE("flight recorder: calls are read with text and state and age") {
     const auto page = ControlPage::create(2);
     auto recorder = begin(page, {.name = "pair", .rank = 1, .size = 2, .members = {3, 5}}, 1);
     REQUIRE(recorder);
@@ -84,7 +84,7 @@ TEST_SUITE("flight recorder") {
     CHECK(group.flights[2] == Flight{.number = 1, .call = "barrier()", .entered_ago = 3s});
   }
 
-  TEST_CASE("flight recorder: the end of an overwritten call changes no other call") {
+  TEST_CASE("flight recorder: the end of an overwritten call does not change another call") {
     const auto page = ControlPage::create(1);
     auto recorder = begin(page, {.name = "long"});
     const auto first = recorder->enter(all_reduce(1), Clock::now());
@@ -108,7 +108,7 @@ TEST_SUITE("flight recorder") {
     CHECK(group.flights.back().number == kFlightsMax + 9);
   }
 
-  TEST_CASE("flight recorder: a group is visible once it is described") {
+  TEST_CASE("flight recorder: a group is readable only after its description is complete") {
     const auto page = ControlPage::create(1);
     FlightLog& first = FlightArea::of(page, 0).logs[0];
     REQUIRE(first.take(FlightLog::free));
@@ -133,7 +133,7 @@ TEST_SUITE("flight recorder") {
     CHECK(group.flights[0].state == FlightState::entered);
   }
 
-  TEST_CASE("flight recorder: a group over the limit is counted and recorded after another ends") {
+  TEST_CASE("flight recorder: a group over the limit is recorded once another group ends") {
     const auto page = ControlPage::create(1);
     std::vector<std::optional<FlightRecorder>> recorders;
     for (std::size_t i = 0; i < kFlightGroupsMax; ++i)
@@ -153,7 +153,7 @@ TEST_SUITE("flight recorder") {
     }
   }
 
-  TEST_CASE("flight recorder: the last group of a name is reported") {
+  TEST_CASE("flight recorder: only the last of several groups with the same name is read") {
     const auto page = ControlPage::create(1);
     for (const int calls : {1, 2, 0}) {
       auto recorder = begin(page, {.name = "again"});
@@ -205,7 +205,7 @@ TEST_SUITE("flight recorder") {
     }
   }
 
-  TEST_CASE("flight recorder: invalid times and texts are limited to valid ranges") {
+  TEST_CASE("flight recorder: invalid times and texts are replaced by valid ones") {
     constexpr auto kFirst = std::numeric_limits<std::int64_t>::min();
     constexpr auto kLast = std::numeric_limits<std::int64_t>::max();
     const auto page = ControlPage::create(1);

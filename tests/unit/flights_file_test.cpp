@@ -16,7 +16,7 @@ using control::FlightState;
 using control::GroupState;
 
 TEST_SUITE("flights file") {
-  TEST_CASE("flights file: has each group with calls and relative times") {
+  TEST_CASE("flights file: each group is written with its calls and relative times") {
     const RankFlights rank{
         2,
         {.groups = {{.name = "default",
@@ -55,14 +55,14 @@ TEST_SUITE("flights file") {
           "\n");
   }
 
-  TEST_CASE("flights file: is valid JSON without groups or with names that are not UTF-8") {
+  TEST_CASE("flights file: names with invalid UTF-8 yield valid JSON") {
     const auto empty = nlohmann::json::parse(flights_document({0, {}}, 0, {}));
     CHECK(empty.at("groups").empty());
     const RankFlights rank{0, {.groups = {{.name = "a\xff\"b"}}}};
     CHECK(nlohmann::json::parse(flights_document(rank, 0, {})).at("groups").size() == 1);
   }
 
-  TEST_CASE("flights file: replaces an existing file and reports write errors") {
+  TEST_CASE("flights file: an existing file is replaced and write errors are reported") {
     const test::TemporaryFolder folder;
     const auto file = folder.path() / "flights.json";
     CHECK_FALSE(write_flights(file, "longer"));

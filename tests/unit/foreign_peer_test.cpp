@@ -28,7 +28,7 @@ std::string problem_with(const ddprun::security::Secret* secret, std::string_vie
 }  // namespace
 
 TEST_SUITE("foreign peer") {
-  TEST_CASE("foreign peer: a server of another protocol is named with and without a secret") {
+  TEST_CASE("foreign peer: a server of another protocol is identified with or without a secret") {
     const struct {
       std::string_view bytes;
       const char* problem;
@@ -52,7 +52,7 @@ TEST_SUITE("foreign peer") {
           "expects TLS, which ddprun does not use here");
   }
 
-  TEST_CASE("foreign peer: a torchrun is recognised by the keys of its agents") {
+  TEST_CASE("foreign peer: a torchrun agent is recognised by its store keys") {
     using namespace ddprun::wire;
     CHECK(is_of_torchrun(CompareSet{"/torch.rendezvous.none", "", "Y2FuaW1hZGFt"}));
     CHECK(is_of_torchrun(Set{"/none/torchelastic/role_info1", "{}"}));
@@ -78,7 +78,7 @@ TEST_SUITE("foreign peer") {
     }
   }
 
-  TEST_CASE("foreign peer: bytes of an unknown protocol are not named") {
+  TEST_CASE("foreign peer: an unknown protocol is reported like a malformed message") {
     CHECK(describe_foreign("").empty());
     CHECK(describe_foreign("HTT").empty());
     CHECK(describe_foreign("HTTX/").empty());

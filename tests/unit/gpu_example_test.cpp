@@ -49,7 +49,7 @@ void train(ProcessGroup group, int local_rank, cudaStream_t stream, const Kernel
 }  // namespace
 
 TEST_SUITE("GPU example") {
-  TEST_CASE("GPU example: the documented example gives all ranks the mean of their gradients") {
+  TEST_CASE("GPU example: all ranks get the mean of their gradients") {
     const ddprun::test::CleanDevices clean;
     ddprun::test::run_ranks(ddprun::test::device_ranks(2), [](ProcessGroup& group) {
       const ddprun::test::Stream stream;

@@ -42,12 +42,12 @@ void take_nothing(const LoadedGpuLibrary& /*library*/) {}
 }  // namespace
 
 TEST_SUITE("GPU library") {
-  TEST_CASE("GPU library: a requested file is the only candidate") {
+  TEST_CASE("GPU library: an explicitly requested file is the only candidate") {
     CHECK(gpu_library_candidates(kLibrary, {.wanted = "/opt/libother.so", .path = "/usr/bin"}) ==
           Files{"/opt/libother.so"});
   }
 
-  TEST_CASE("GPU library: the loader precedes CUDA_HOME and CUDA's folders from the newest on") {
+  TEST_CASE("GPU library: the search order is loader then CUDA_HOME then newest CUDA first") {
     const TemporaryFolder folder;
     const fs::path root = folder.path();
     const auto home = put_file(root / "home/lib/libother.so.1");
@@ -61,7 +61,7 @@ TEST_SUITE("GPU library") {
     CHECK(gpu_library_candidates(kLibrary, {.system = root / "empty"}) == Files{"libother.so.1"});
   }
 
-  TEST_CASE("GPU library: packages of Pythons in PATH come last in its order") {
+  TEST_CASE("GPU library: packages of Pythons in PATH are searched last") {
     const TemporaryFolder folder;
     const fs::path root = folder.path();
     const auto of_cuda = put_file(root / "cuda/lib64/libother.so.1");
@@ -94,7 +94,7 @@ TEST_SUITE("GPU library") {
           Files{"libother.so.1", own, base});
   }
 
-  TEST_CASE("GPU library: functions come from the library or are null") {
+  TEST_CASE("GPU library: an optional function that the library lacks is null") {
     int (*absolute)(int) = nullptr;
     int (*other)(int) = nullptr;
     load_gpu_library(kPresent, {}, [&](const LoadedGpuLibrary& library) {
@@ -106,7 +106,7 @@ TEST_SUITE("GPU library") {
     CHECK_FALSE(has_other);
   }
 
-  TEST_CASE("GPU library: the next candidate is tried after an error and all errors are reported") {
+  TEST_CASE("GPU library: all candidates are tried and all their errors are reported") {
     const TemporaryFolder folder;
     const fs::path root = folder.path();
     const auto broken = put_file(root / "home/lib64/libc.so.6");
@@ -124,7 +124,7 @@ TEST_SUITE("GPU library") {
     CHECK(failure_of(kLibrary, {.wanted = "/no/lib.so"}, take_nothing).starts_with("nccl: "));
   }
 
-  TEST_CASE("GPU library: the environment names a file and CUDA's folder and the Pythons") {
+  TEST_CASE("GPU library: search locations are read from the environment") {
     const GpuLibrary library{.title = "", .file = "", .variable = "PATH", .package_folders = {}};
     const auto places = gpu_library_places(library);
     CHECK_FALSE(places.path.empty());

@@ -19,7 +19,7 @@ using Errors = std::vector<std::string>;
 }  // namespace
 
 TEST_SUITE("gradient reducer failure") {
-  TEST_CASE("reducer failure: the difference between ranks is reported") {
+  TEST_CASE("reducer failure: different models or options on ranks are reported") {
     using Change = std::function<void(Model&, std::vector<Buffer>&, ReducerOptions&)>;
     std::int32_t integer = 0;
     struct Case {
@@ -56,7 +56,7 @@ TEST_SUITE("gradient reducer failure") {
     }
   }
 
-  TEST_CASE("reducer failure: dimensions that do not match the elements are rejected") {
+  TEST_CASE("reducer failure: a shape that does not match the number of elements is rejected") {
     auto groups = ProcessGroup::create_in_process(1);
     std::vector<float> values(10);
     const auto construct = [&](std::vector<std::size_t> shape) {
@@ -72,7 +72,7 @@ TEST_SUITE("gradient reducer failure") {
     }
   }
 
-  TEST_CASE("reducer failure: misuse is an error that names the parameter") {
+  TEST_CASE("reducer failure: calls in the wrong order are reported with the parameter") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     GradientReducer reducer(groups[0], model.parameters, {}, kSmallBuckets);
@@ -100,7 +100,7 @@ TEST_SUITE("gradient reducer failure") {
     CHECK_NOTHROW(reducer.finish());
   }
 
-  TEST_CASE("reducer failure: the first ten of many missing gradients are named") {
+  TEST_CASE("reducer failure: at most ten missing gradients are named") {
     auto groups = ProcessGroup::create_in_process(1);
     float value = 0;
     GradientReducer reducer(groups[0], std::vector<Parameter>(12, {"w", as_buffer(&value, 1)}));
@@ -108,7 +108,7 @@ TEST_SUITE("gradient reducer failure") {
     CHECK(what_of([&] { reducer.finish(); }).find("\"w\" and 2 more: call") != std::string::npos);
   }
 
-  TEST_CASE("reducer failure: invalid arguments are rejected at once") {
+  TEST_CASE("reducer failure: invalid arguments are rejected by the constructor") {
     auto groups = ProcessGroup::create_in_process(1);
     const auto make = [&](const Buffer& values, const ReducerOptions& options) {
       return what_of([&] {
@@ -175,7 +175,7 @@ TEST_SUITE("gradient reducer failure") {
     }
   }
 
-  TEST_CASE("reducer failure: finish() times out and the peers get an error") {
+  TEST_CASE("reducer failure: a timeout in finish() fails the peers too") {
     std::promise<void> gave_up;
     const auto errors = errors_of_ranks(2, [&](ProcessGroup& group) {
       Model model;

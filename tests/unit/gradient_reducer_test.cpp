@@ -35,7 +35,7 @@ struct Recorder {
 }  // namespace
 
 TEST_SUITE("gradient reducer") {
-  TEST_CASE("gradient reducer: any number of ranks has the gradients of one on the joined data") {
+  TEST_CASE("gradient reducer: gradients equal those of one rank with all the data") {
     for (const int ranks : {1, 2, 3, 4, 7, 8}) {
       for (const auto op : {ReduceOp::sum, ReduceOp::average}) {
         if (op == ReduceOp::average && ranks % 4 == 3) continue;  // thirds are not exact
@@ -91,7 +91,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(errors == Errors(kRanks));
   }
 
-  TEST_CASE("gradient reducer: buckets are launched in their order") {
+  TEST_CASE("gradient reducer: buckets are launched in order even if a later one is ready first") {
     Recorder recorder;
     const auto errors = errors_of_ranks(
         2,
@@ -150,7 +150,7 @@ TEST_SUITE("gradient reducer") {
                                                        "broadcast 660", "broadcast 660"});
   }
 
-  TEST_CASE("gradient reducer: steps without synchronisation accumulate and send nothing") {
+  TEST_CASE("gradient reducer: unsynchronised steps accumulate without communication") {
     Recorder recorder;
     const auto errors = errors_of_ranks(
         2,
@@ -205,9 +205,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE(
-      "gradient reducer: an accumulated gradient counts even if the last step does not use "
-      "it") {
+  TEST_CASE("gradient reducer: an accumulated gradient counts even if unused in the last step") {
     for (const int ranks : {1, 2}) {
       const auto errors = errors_of_ranks(ranks, [ranks](ProcessGroup& group) {
         Model model;
@@ -258,7 +256,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(errors == Errors(3));
   }
 
-  TEST_CASE("gradient reducer: parameters keep their ranks' values on request") {
+  TEST_CASE("gradient reducer: parameters are not broadcast if broadcast_state is false") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model(static_cast<float>(group.rank()));
       auto options = kSmallBuckets;
@@ -290,7 +288,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(recorder.records.empty());
   }
 
-  TEST_CASE("gradient reducer: types are not mixed and empty parameters are allowed") {
+  TEST_CASE("gradient reducer: types have separate buckets and a parameter may be empty") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       std::vector<float> single(4);
       std::vector<double> twice(3);
@@ -319,7 +317,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("gradient reducer: gradients are dense in buckets aligned to cache lines") {
+  TEST_CASE("gradient reducer: buckets are aligned to cache lines and have no gaps") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     const GradientReducer reducer(groups[0], model.parameters, {}, kSmallBuckets);
@@ -333,7 +331,7 @@ TEST_SUITE("gradient reducer") {
     }
   }
 
-  TEST_CASE("gradient reducer: the times of a step are in order") {
+  TEST_CASE("gradient reducer: the time stamps of a step are in order") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, kSmallBuckets);
@@ -352,7 +350,7 @@ TEST_SUITE("gradient reducer") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("gradient reducer: can be moved between and within steps") {
+  TEST_CASE("gradient reducer: a reducer can be moved between and within steps") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     GradientReducer first(groups[0], model.parameters, {}, kSmallBuckets);
