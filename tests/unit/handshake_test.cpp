@@ -131,13 +131,13 @@ TEST_SUITE("handshake") {
     CHECK(hexadecimal(sealed.substr(heartbeat.size())) == "115097b8f89fbefb6d722db4ea77ff26");
   }
 
-  TEST_CASE("handshake: random bytes have the requested number and differ each time") {
+  TEST_CASE("handshake: random_bytes() returns the requested number of different bytes") {
     CHECK(random_bytes(0).empty());
     CHECK(random_bytes(1000).size() == 1000);
     CHECK(random_bytes(32) != random_bytes(32));
   }
 
-  TEST_CASE("handshake: only two sides with the secret authenticate each other") {
+  TEST_CASE("handshake: authentication succeeds only if both sides have the secret") {
     CHECK(Meeting{}.hold() == Meeting::Opinions{true, true});
     CHECK(Meeting{.agent_secret = 'x'}.hold() == Meeting::Opinions{false, false});
     CHECK(Meeting{.coordinator_secret = 'x'}.hold() == Meeting::Opinions{false, false});
@@ -151,7 +151,7 @@ TEST_SUITE("handshake") {
     }
   }
 
-  TEST_CASE("handshake: a proof is useless to its receiver in another connection or run") {
+  TEST_CASE("handshake: a proof is invalid in any other connection or run") {
     const auto secret = secret_of('s');
     AgentHandshake agent(secret, "v2", "run", nonce_of('a'));
     CoordinatorHandshake coordinator(secret, "v2", nonce_of('c'));
@@ -174,7 +174,7 @@ TEST_SUITE("handshake") {
     CHECK_FALSE(elsewhere.is_proof(challenge));
   }
 
-  TEST_CASE("handshake: a wrong proof is answered with zeros that prove nothing") {
+  TEST_CASE("handshake: an agent answers a wrong proof with zeros instead of its own proof") {
     const auto ours = secret_of('s');
     const auto theirs = secret_of('t');
     AgentHandshake agent(ours, "v2", "run", nonce_of('a'));
@@ -183,7 +183,7 @@ TEST_SUITE("handshake") {
     CHECK(agent.answer() == std::string(kProofBytes, '\0'));
   }
 
-  TEST_CASE("handshake: each connection and direction has its own shared keys") {
+  TEST_CASE("handshake: each direction of each connection has a separate key") {
     const auto secret = secret_of('s');
     AgentHandshake agent(secret, "v2", "run", nonce_of('a'));
     CoordinatorHandshake coordinator(secret, "v2", nonce_of('c'));
@@ -198,7 +198,7 @@ TEST_SUITE("handshake") {
     CHECK(next.keys().from_agent.bytes() != ours.from_agent.bytes());
   }
 
-  TEST_CASE("handshake: a moved key or secret is erased") {
+  TEST_CASE("handshake: a moved-from key or secret is erased") {
     auto key = key_of(std::string(32, 'k'));
     const Key other(std::move(key));
     CHECK(key.bytes() == std::string(32, '\0'));  // NOLINT(bugprone-use-after-move)
@@ -211,7 +211,7 @@ TEST_SUITE("handshake") {
 }
 
 TEST_SUITE("seals") {
-  TEST_CASE("seals: messages arrive unchanged in pieces of any size") {
+  TEST_CASE("seals: messages are decoded for any size of reads") {
     auto sealing = sealer();
     const std::vector<std::string> messages = {message("one"), message(""), message("three")};
     std::string bytes;
@@ -245,7 +245,7 @@ TEST_SUITE("seals") {
     CHECK(unseal(one + two, 5, 'o') == Unsealed{{}, true});  // the other direction's key
   }
 
-  TEST_CASE("seals: a too long message is rejected before allocation") {
+  TEST_CASE("seals: a too long message is rejected before its memory is allocated") {
     Unsealer unsealer(key_of("k"), kBytesMax);
     std::string length;
     wire::append_integer(length, std::uint32_t{kBytesMax + 1});

@@ -58,8 +58,7 @@ struct Fixture {
 
 TEST_SUITE("held path") {
   TEST_CASE_FIXTURE(Fixture,
-                    "held path: files beneath the folder are opened even after it was "
-                    "moved") {
+                    "held path: files are opened in the held folder even after it was moved") {
     const auto top = held(inside);
     fs::rename(inside, folder.path() / "moved");
     fs::create_directory_symlink(outside, inside);
@@ -78,7 +77,7 @@ TEST_SUITE("held path") {
     }
   }
 
-  TEST_CASE_FIXTURE(Fixture, "held path: a symbolic link in any component is an error") {
+  TEST_CASE_FIXTURE(Fixture, "held path: symbolic links below the folder are rejected") {
     const auto top = held(inside);
     fs::create_directory_symlink(outside, inside / "link");
     fs::create_directory_symlink(outside / "b", inside / "a/link");
@@ -102,7 +101,7 @@ TEST_SUITE("held path") {
     CHECK(text_of(outside / "b/file") == "outside");
   }
 
-  TEST_CASE_FIXTURE(Fixture, "held path: no name escapes the folder") {
+  TEST_CASE_FIXTURE(Fixture, "held path: names outside the folder are rejected") {
     const auto top = held(inside);
     for (const auto& way : kWays) {
       for (const fs::path& name : {fs::path("../outside/file"), fs::path("a/../../outside/file"),
@@ -118,7 +117,7 @@ TEST_SUITE("held path") {
     }
   }
 
-  TEST_CASE_FIXTURE(Fixture, "held path: only regular files with one link are opened as such") {
+  TEST_CASE_FIXTURE(Fixture, "held path: open_regular() opens only regular files with one link") {
     const auto top = hold(inside);
     for (const auto& file : {top / "a/b", HeldPath(inside) / "a/b"}) {
       const auto path = file.path() / "x";

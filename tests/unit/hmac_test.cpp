@@ -23,7 +23,7 @@ std::string hex(const Digest& digest) {
 }  // namespace
 
 TEST_SUITE("hmac") {
-  TEST_CASE("hmac: SHA-256 gives the digests of FIPS 180-4") {
+  TEST_CASE("hmac: SHA-256 digests match FIPS 180-4") {
     CHECK(hex(sha256("")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     CHECK(hex(sha256("abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     CHECK(hex(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")) ==
@@ -32,7 +32,7 @@ TEST_SUITE("hmac") {
           "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   }
 
-  TEST_CASE("hmac: HMAC gives the digests of RFC 4231") {
+  TEST_CASE("hmac: HMAC digests match RFC 4231") {
     CHECK(hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")) ==
           "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
     CHECK(hex(hmac_sha256("Jefe", "what do ya want for nothing?")) ==
@@ -42,7 +42,7 @@ TEST_SUITE("hmac") {
           "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
   }
 
-  TEST_CASE("hmac: HMAC equals OpenSSL's for all lengths up to three blocks") {
+  TEST_CASE("hmac: HMAC digests of up to three blocks match OpenSSL") {
     std::array<char, security::kDigestBytes> bytes{};
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(7 * i + 250);
     const security::Key key(bytes);
@@ -54,7 +54,7 @@ TEST_SUITE("hmac") {
     }
   }
 
-  TEST_CASE("hmac: digests are equal only if each byte is") {
+  TEST_CASE("hmac: digests compare equal only if all bytes are equal") {
     const Digest digest = sha256("abc");
     CHECK(are_equal(digest, sha256("abc")));
     for (std::size_t i = 0; i < digest.size(); ++i) {

@@ -105,7 +105,7 @@ std::optional<std::string> found(const fs::path& interpreter, const Variables& v
 }  // namespace
 
 TEST_SUITE("installed PyTorch") {
-  TEST_CASE("installed PyTorch: Debian's version without libuv is recognised") {
+  TEST_CASE("installed PyTorch: Debian's package without libuv is recognised") {
     const System system;
     CHECK_FALSE(found(system.python()));
     system.add_pytorch(kDebian, "2.6.0+debian");
@@ -129,21 +129,21 @@ TEST_SUITE("installed PyTorch") {
     }
   }
 
-  TEST_CASE("installed PyTorch: a version with its own library has libuv") {
+  TEST_CASE("installed PyTorch: a wheel with its own libraries has libuv") {
     const System system;
     system.add_bundle(kDebian, "2.6.0");
     CHECK(find_pytorch(system.python(), lookup_in({})) ==
           InstalledPytorch{.version = "2.6.0", .lacks_libuv = false});
   }
 
-  TEST_CASE("installed PyTorch: the local rank option has a dash since 2.0 and by default") {
+  TEST_CASE("installed PyTorch: versions since 2.0 and unknown ones use --local-rank") {
     CHECK(local_rank_option("1.13.0a0+gitunknown") == "--local_rank");
     for (const std::string version : {"2.0.0", "2.15.0+cu132", "3.0", "x.y", ""}) {
       CHECK_MESSAGE(local_rank_option(version) == "--local-rank", version);
     }
   }
 
-  TEST_CASE("installed PyTorch: the first one on Python's path counts") {
+  TEST_CASE("installed PyTorch: the first PyTorch on Python's search path is used") {
     const System system;
     system.add_pytorch(kDebian, "2.6.0");
     const Variables home = {{"HOME", (system.root() / "home").string()}};
@@ -161,7 +161,7 @@ TEST_SUITE("installed PyTorch") {
     CHECK_FALSE(found(system.python()));
   }
 
-  TEST_CASE("installed PyTorch: a virtual environment sees the system's only if configured") {
+  TEST_CASE("installed PyTorch: a virtual environment uses the system's only if configured") {
     for (const bool has_system : {false, true}) {
       const System system;
       system.add_pytorch(kDebian, "2.6.0");
@@ -173,7 +173,7 @@ TEST_SUITE("installed PyTorch") {
     }
   }
 
-  TEST_CASE("installed PyTorch: only constants of the library count at any position") {
+  TEST_CASE("installed PyTorch: the marker is found anywhere but only among constants") {
     const std::size_t part = std::size_t{1} << 20;
     const std::string constants[] = {kMissing, std::string(part - 10, 'L') + kMissing,
                                      std::string(3 * part - 37, '\0') + kMissing + "end"};
@@ -187,7 +187,7 @@ TEST_SUITE("installed PyTorch") {
     CHECK_FALSE(found(system.python()));
   }
 
-  TEST_CASE("installed PyTorch: an unreadable library counts as one with libuv") {
+  TEST_CASE("installed PyTorch: an unreadable library is treated like one with libuv") {
     const auto whole = library("", std::string(4096, 'L') + kMissing);
     auto other_class = whole;
     other_class[EI_CLASS] = ELFCLASS32;

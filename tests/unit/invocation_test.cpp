@@ -59,7 +59,7 @@ TEST_SUITE("invocation") {
     }
   }
 
-  TEST_CASE("invocation: problems and help use the command name") {
+  TEST_CASE("invocation: problems and help show the invoked command's name") {
     CHECK(problems_as(kTorchrun, {}) ==
           "torchrun: no program given: torchrun [options] PROGRAM [arguments]\n"
           "Try 'torchrun --help'.\n");
@@ -69,7 +69,7 @@ TEST_SUITE("invocation") {
     CHECK(contains(help_as(kLaunch), "Usage: torch.distributed.launch [options]"));
   }
 
-  TEST_CASE("invocation: torchrun runs every program with Python") {
+  TEST_CASE("invocation: torchrun mode runs every program with Python") {
     const Files files = {{"/home/me/train", FileKind::not_executable},
                          {"/home/me/tool", FileKind::executable},
                          {"/usr/bin/tool", FileKind::executable}};
@@ -100,7 +100,7 @@ TEST_SUITE("invocation") {
     CHECK(options_as(kTorchrun, {"--no_python", "tool"}).no_python);
   }
 
-  TEST_CASE("invocation: compatibility modes print few messages and prefixes") {
+  TEST_CASE("invocation: compatibility modes are quiet and use prefixes only with --tee") {
     CHECK(options_as(kTorchrun, {"train.py"}).has_prefix_by_tee_only);
     CHECK(options_as(kLaunch, {"train.py"}).has_prefix_by_tee_only);
     CHECK_FALSE(options_as({}, {"train.py"}).has_prefix_by_tee_only);

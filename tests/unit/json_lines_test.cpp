@@ -57,7 +57,7 @@ std::string refusal_of(const fs::path& path) {
 }  // namespace
 
 TEST_SUITE("json lines") {
-  TEST_CASE("json lines: an event is an object with time and node and name and its fields") {
+  TEST_CASE("json lines: an event has time and node and name and its own fields") {
     WorkerExited exited;
     exited.attempt = 1;
     exited.rank = 5;
@@ -164,7 +164,7 @@ TEST_SUITE("json lines") {
     }
   }
 
-  TEST_CASE("json lines: an exited worker has a code and no signal and unknown paths are null") {
+  TEST_CASE("json lines: the signal of an exited worker and unknown paths are null") {
     WorkerExited exited;
     exited.exit_code = 3;
     const auto line = parsed(exited);
@@ -174,7 +174,7 @@ TEST_SUITE("json lines") {
     CHECK(line["log_folder"].is_null());
   }
 
-  TEST_CASE("json lines: a worker that could not be killed has neither exit code nor signal") {
+  TEST_CASE("json lines: exit code and signal of a worker that could not be killed are null") {
     WorkerExited exited;
     exited.exit_code = 255;
     exited.still_running = "65 s after SIGKILL: state D";
@@ -184,11 +184,11 @@ TEST_SUITE("json lines") {
     CHECK(line["still_running"] == "65 s after SIGKILL: state D");
   }
 
-  TEST_CASE("json lines: the remaining restarts are null with a window") {
+  TEST_CASE("json lines: restarts_left is null if restarts are limited by a window") {
     CHECK(parsed(AttemptStarted{.attempt = 1, .restarts_left = {}})["restarts_left"].is_null());
   }
 
-  TEST_CASE("json lines: any output of workers gives one line of valid JSON") {
+  TEST_CASE("json lines: any bytes in a text yield one line of valid JSON") {
     for (const std::string& bytes :
          {std::string("\xff\xfe"), std::string("a\nb\r\0c", 6), std::string("\xe2\x82")}) {
       const auto line = json_line(Warning{bytes}, kNoon, 0);
@@ -199,7 +199,7 @@ TEST_SUITE("json lines") {
 }
 
 TEST_SUITE("json lines file") {
-  TEST_CASE("json lines: events are written at once after those of an earlier run") {
+  TEST_CASE("json lines: events are appended to an existing file without delay") {
     const TemporaryFile file("events.jsonl");
     for (int run = 1; run <= 2; ++run) {
       JsonLinesSink sink(file.path, 0, {});
@@ -211,7 +211,7 @@ TEST_SUITE("json lines file") {
     CHECK(file.lines().size() == 4);
   }
 
-  TEST_CASE("json lines: an unwritable file is a usage error with the reason") {
+  TEST_CASE("json lines: an unwritable file is reported like an invalid option") {
     CHECK(refusal_of("/no/such/folder/events") ==
           "--events=/no/such/folder/events: cannot be written: No such file or directory");
     CHECK(refusal_of("/") == "--events=/: cannot be written: Is a directory");
@@ -220,7 +220,7 @@ TEST_SUITE("json lines file") {
     CHECK(refusal_of(pipe.path).find("no process reads this pipe") != std::string::npos);
   }
 
-  TEST_CASE("json lines: a closed pipe loses events and not the run") {
+  TEST_CASE("json lines: a closed pipe loses events but does not fail the run") {
     const TemporaryFile pipe("events.fifo");
     REQUIRE(::mkfifo(pipe.path.c_str(), 0600) == 0);
     const int reader = ::open(pipe.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -232,7 +232,7 @@ TEST_SUITE("json lines file") {
     CHECK(warnings == 1);
   }
 
-  TEST_CASE("json lines: a full disk causes one warning and stops nothing") {
+  TEST_CASE("json lines: a full disk causes one warning but does not fail the run") {
     std::vector<std::string> warnings;
     JsonLinesSink sink("/dev/full", 0, [&](LogLevel level, std::string_view line) {
       CHECK(level == LogLevel::warn);

@@ -38,7 +38,7 @@ std::string outline_of(const std::string& text) {
 }  // namespace
 
 TEST_SUITE("json") {
-  TEST_CASE("json: keys and values have their lines and columns") {
+  TEST_CASE("json: keys and values are parsed with line and column") {
     const std::string text = "// a comment\n{\n  \"a\": [1, \"\\u00e9\"], \"äö\": null}\n";
     const auto document = parse_json(text);
     REQUIRE(document.problems.empty());
@@ -55,7 +55,7 @@ TEST_SUITE("json") {
     CHECK(root.members[1].value.at == TextPosition{3, 29});
   }
 
-  TEST_CASE("json: each kind of value is parsed as written") {
+  TEST_CASE("json: values of every kind are parsed") {
     CHECK(canonical("[0, -1, 1.50, 2e+7, true, false, null, \"\", {}, []]") ==
           "[0,-1,1.50,2e+7,true,false,null,\"\",{},[]]");
     CHECK(canonical(R"("a\"\\\/\b\f\n\r\t\u0041\ud83d\ude00")") ==
@@ -102,7 +102,7 @@ TEST_SUITE("json") {
     }
   }
 
-  TEST_CASE("json: a duplicate key is reported with the first line and parsing continues") {
+  TEST_CASE("json: a duplicate key is reported with the line of the first one") {
     const auto document = parse_json("{\"a\": 1,\n\"b\": {\"a\": 2,\n\"a\": 3},\n\"b\": 4}");
     CHECK(document.is_whole);
     REQUIRE(document.problems.size() == 2);
@@ -112,7 +112,7 @@ TEST_SUITE("json") {
     CHECK(document.problems[1].path == "b");
   }
 
-  TEST_CASE("json: size and depth and number of values and problems are limited") {
+  TEST_CASE("json: size and depth and numbers of values and problems are limited") {
     CHECK(problem_in(std::string(kJsonBytesMax, ' ') + "1") ==
           "1:1 : has 1048577 bytes; the limit is 1048576");
     CHECK(parse_json(std::string(kJsonBytesMax - 1, ' ') + "1").problems.empty());
@@ -132,7 +132,7 @@ TEST_SUITE("json") {
     CHECK(parse_json(twins + "}").problems.size() == kJsonProblemsMax);
   }
 
-  TEST_CASE("json: the canonical text ignores key order and spaces and comments") {
+  TEST_CASE("json: the canonical text is independent of key order and spaces and comments") {
     const std::string one = "{ \"b\": [1, 2], // two\n  \"a\": {\"d\": null, \"c\": \"\\u0041\"} }";
     const std::string other = "{\"a\":{\"c\":\"A\",\"d\":null},\"b\":[1,2]}";
     CHECK(canonical(one) == other);
@@ -142,7 +142,7 @@ TEST_SUITE("json") {
 }
 
 TEST_SUITE("configuration identity") {
-  TEST_CASE("configuration identity: the hash is FNV-1a") {
+  TEST_CASE("configuration identity: the hash function is FNV-1a") {
     CHECK(config_hash("") == "cbf29ce484222325");
     CHECK(config_hash("a") == "af63dc4c8601ec8c");
     CHECK(config_hash("foobar") == "85944171f73967e8");
@@ -174,7 +174,7 @@ TEST_SUITE("configuration identity") {
     CHECK(outline_of(file_of(most + 1)).empty());
   }
 
-  TEST_CASE("configuration identity: the first differing path is named without its values") {
+  TEST_CASE("configuration identity: the path of the first difference is found") {
     struct Case {
       std::string ours;
       std::string theirs;

@@ -17,7 +17,7 @@ TEST_SUITE("last lines") {
     CHECK(lines.back() == "unfinished");
   }
 
-  TEST_CASE("last lines: long lines keep their end within the limit") {
+  TEST_CASE("last lines: only the end of a long line is kept") {
     LastLines last;
     last.take(std::string(3 * LastLines::kBytesMax, 'a') + "z\n");
     last.take("b\n");
@@ -28,7 +28,7 @@ TEST_SUITE("last lines") {
     CHECK(lines[1] == "b");
   }
 
-  TEST_CASE("last lines: an empty line is a line and no output is none") {
+  TEST_CASE("last lines: an empty line counts like any other line") {
     LastLines last;
     CHECK(last.lines().empty());
     last.take("\n");

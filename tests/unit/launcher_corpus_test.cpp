@@ -37,7 +37,7 @@ TEST_SUITE("fuzz corpus") {
     run_fuzz_corpus("symbols", ddprun::fuzz::run_symbols, 2, 300);
   }
 
-  TEST_CASE("fuzz corpus: read_flights() accepts any bytes in a worker's part of the page") {
+  TEST_CASE("fuzz corpus: read_flights() is safe with any bytes in a worker's part of the page") {
     run_fuzz_corpus("page", ddprun::fuzz::run_page, 8, 300);
   }
 }

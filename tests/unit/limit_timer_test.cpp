@@ -20,7 +20,7 @@ auto in(RunClock::duration time) {
 }  // namespace
 
 TEST_SUITE("limit timer") {
-  TEST_CASE("limit timer: a timer expires once") {
+  TEST_CASE("limit timer: the handler is called once") {
     boost::asio::io_context io;
     LimitTimer timer(io.get_executor());
     int expired = 0;
@@ -42,7 +42,7 @@ TEST_SUITE("limit timer") {
     CHECK(second == 1);
   }
 
-  TEST_CASE("limit timer: the time of a suspension does not count") {
+  TEST_CASE("limit timer: the time of a suspension does not count towards the limit") {
     boost::asio::io_context io;
     LimitTimer timer(io.get_executor());
     bool has_expired = false;
@@ -55,7 +55,7 @@ TEST_SUITE("limit timer") {
     CHECK(has_expired);
   }
 
-  TEST_CASE("limit timer: a suspension after the handler became due delays the limit") {
+  TEST_CASE("limit timer: a suspension delays even a timer that is already due") {
     boost::asio::io_context io;
     // Both handlers are due at once; the first one suspends the run before the second one is
     // called.
@@ -94,7 +94,7 @@ TEST_SUITE("limit timer") {
     CHECK_FALSE(has_expired);
   }
 
-  TEST_CASE("limit timer: a timer destroyed after it became due does not expire") {
+  TEST_CASE("limit timer: a timer destroyed while it is due does not expire") {
     boost::asio::io_context io;
     // Both are due at once; the first handler destroys the other timer.
     std::optional<LimitTimer> timers[2];

@@ -38,7 +38,7 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take(bytes + "\n", kNow) == ">" + bytes + "\n");
   }
 
-  TEST_CASE("line prefixer: colours stay and cursor movements to other rows are removed") {
+  TEST_CASE("line prefixer: colours are kept and cursor movements to other rows removed") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\x1b[1;31mred\x1b[0m\x1b[K\n", kNow) == ">\x1b[1;31mred\x1b[0m\x1b[K\n");
     CHECK(prefixer.take("\r 10%\x1b[A\n", kNow) == "> 10%\n");
@@ -69,7 +69,7 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.flush().empty());
   }
 
-  TEST_CASE("line prefixer: flushed bytes of a line count towards its limit") {
+  TEST_CASE("line prefixer: flushed bytes count towards the limit of their line") {
     LinePrefixer prefixer(">");
     const std::string half(kConsoleLineBytesMax / 2, 'x');
     CHECK(prefixer.take(half, kNow).empty());
@@ -83,7 +83,7 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take(half + half + "\n", kNow) == ">" + half + half + "\n");
   }
 
-  TEST_CASE("line prefixer: an interrupted line starts again with the prefix") {
+  TEST_CASE("line prefixer: a line continued after an interruption gets the prefix again") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("10%", kNow).empty());
     CHECK(prefixer.flush() == ">10%");
@@ -91,7 +91,7 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take(" 20%\n", kNow) == "> 20%\n");
   }
 
-  TEST_CASE("line prefixer: the end of the stream completes only pending bytes") {
+  TEST_CASE("line prefixer: the end of the stream completes an incomplete line") {
     LinePrefixer prompt(">");
     CHECK(prompt.take("really? ", kNow).empty());
     CHECK(prompt.finish() == ">really? \n");
@@ -113,13 +113,13 @@ TEST_SUITE("line prefixer") {
     CHECK(prefixer.take("\n", kNow) == ">x\n");
   }
 
-  TEST_CASE("line prefixer: the beginning of a long incomplete line is shown") {
+  TEST_CASE("line prefixer: open_line() returns the beginning of a long line") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take(std::string(2 * kOpenLineBytesMax, 'x'), kNow).empty());
     CHECK(prefixer.open_line() == ">" + std::string(kOpenLineBytesMax, 'x'));
   }
 
-  TEST_CASE("line prefixer: an unshown line longer than a prompt is long") {
+  TEST_CASE("line prefixer: is_long() is true for unshown text longer than a prompt") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take(std::string(kPromptBytesMax, 'x'), kNow).empty());
     CHECK_FALSE(prefixer.is_long());
@@ -130,13 +130,13 @@ TEST_SUITE("line prefixer") {
     CHECK_FALSE(prefixer.is_long());
   }
 
-  TEST_CASE("line prefixer: a line of exactly the limit is not split") {
+  TEST_CASE("line prefixer: a line as long as the limit is not split") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take(std::string(kConsoleLineBytesMax, 'x'), kNow).empty());
     CHECK(prefixer.take("\n", kNow) == ">" + std::string(kConsoleLineBytesMax, 'x') + "\n");
   }
 
-  TEST_CASE("line prefixer: the pieces of a stream make no difference") {
+  TEST_CASE("line prefixer: the output is the same for any size of reads") {
     std::mt19937 random(7);
     std::string stream;
     for (int i = 0; i < 5000; ++i) stream += "ab\n\r"[random() % 4];
@@ -156,7 +156,7 @@ TEST_SUITE("line prefixer") {
 }
 
 TEST_SUITE("verbatim output") {
-  TEST_CASE("verbatim output: all bytes pass in whole lines where possible") {
+  TEST_CASE("verbatim output: unchanged bytes are returned in whole lines where possible") {
     LinePrefixer prefixer("", LinePrefixer::Form::verbatim);
     CHECK(prefixer.take("one\r\n\r10%\r20%\ntwo", kNow) == "one\r\n\r10%\r20%\n");
     CHECK_FALSE(prefixer.is_inside_line());
@@ -171,7 +171,7 @@ TEST_SUITE("verbatim output") {
     CHECK(prefixer.finish().empty());
   }
 
-  TEST_CASE("verbatim output: a line over the limit is kept up to the limit") {
+  TEST_CASE("verbatim output: an incomplete line is held back only up to the limit") {
     LinePrefixer prefixer("", LinePrefixer::Form::verbatim);
     const std::string most(kConsoleLineBytesMax, 'x');
     CHECK(prefixer.take(most, kNow).empty());
@@ -182,20 +182,20 @@ TEST_SUITE("verbatim output") {
 }
 
 TEST_SUITE("progress bars") {
-  TEST_CASE("progress bars: only the last state of a rewritten line is shown") {
+  TEST_CASE("progress bars: only the last state of a rewritten line is returned") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\r  0%\r 50%\r100%\ndone\n", kNow) == ">100%\n>done\n");
     CHECK(prefixer.take("1%\r2%\r\n", kNow) == ">2%\r\n");
   }
 
-  TEST_CASE("progress bars: lines with carriage return and newline are unchanged") {
+  TEST_CASE("progress bars: a line that ends in carriage return and newline is unchanged") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("one\r\ntwo\r", kNow) == ">one\r\n");
     CHECK(prefixer.take("\n", kNow) == ">two\r\n");
     CHECK(prefixer.take("\r\r\n", kNow) == ">\r\n");
   }
 
-  TEST_CASE("progress bars: the open line is the current state even after a return") {
+  TEST_CASE("progress bars: open_line() returns the current state even after a return") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\r 10%", kNow).empty());
     CHECK(prefixer.is_rewritten());
@@ -206,7 +206,7 @@ TEST_SUITE("progress bars") {
     CHECK(prefixer.open_line() == "> 20%");
   }
 
-  TEST_CASE("progress bars: a bar is flushed as a line and once only") {
+  TEST_CASE("progress bars: a state is flushed once and like a complete line") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\r 10%", kNow).empty());
     CHECK(prefixer.flush() == "> 10%\n");
@@ -221,7 +221,7 @@ TEST_SUITE("progress bars") {
     CHECK(prefixer.finish().empty());
   }
 
-  TEST_CASE("progress bars: a bar that clears itself leaves nothing") {
+  TEST_CASE("progress bars: a bar that clears itself is not shown") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("\r100%\r    \r", kNow).empty());
     CHECK_FALSE(prefixer.has_unshown_text());
@@ -236,7 +236,7 @@ TEST_SUITE("progress bars") {
     CHECK(prefixer.finish() == "> 10%\n");
   }
 
-  TEST_CASE("progress bars: a bar after a flushed prompt leaves the prompt unchanged") {
+  TEST_CASE("progress bars: a bar does not overwrite a flushed prompt") {
     LinePrefixer prefixer(">");
     CHECK(prefixer.take("loading", kNow).empty());
     CHECK(prefixer.flush() == ">loading");
@@ -291,7 +291,7 @@ TEST_SUITE("time stamps") {
     CHECK(prefixer.take("\n", local_time(3, 0, 0, 0ms)) == "2026-11-21 02:00:00.000 3|20%\n");
   }
 
-  TEST_CASE("time stamps: several stamps in one prefix are equal") {
+  TEST_CASE("time stamps: all stamps in one prefix are equal") {
     LinePrefix prefix;
     prefix.parts = {"a", "b", "c"};
     LinePrefixer prefixer(prefix);

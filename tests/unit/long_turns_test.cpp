@@ -56,14 +56,14 @@ struct Bench {
 }  // namespace
 
 TEST_SUITE("long turns") {
-  TEST_CASE("LongTurns: long turns run one by one with short work between them") {
+  TEST_CASE("LongTurns: long turns run one at a time with short work in between") {
     Bench bench;
     for (const char letter : {'a', 'b', 'c'}) bench.start(letter, 2);
     bench.io.run();
     CHECK(bench.done == "a.a.b.c.b.c.");  // a asked again before b did
   }
 
-  TEST_CASE("LongTurns: turns of milliseconds leave equal time to others") {
+  TEST_CASE("LongTurns: each long turn is followed by a rest of equal length") {
     Bench bench;
     bench.start('a', 2, 10ms);
     bench.start('b', 2, 10ms);
@@ -73,7 +73,7 @@ TEST_SUITE("long turns") {
     CHECK(Clock::now() - begin >= 70ms);
   }
 
-  TEST_CASE("LongTurns: short work runs during a rest and no other turn begins") {
+  TEST_CASE("LongTurns: short work but no other turn runs during a rest") {
     Bench bench;
     asio::co_spawn(bench.io, Bench::rest_once(bench, 'r', 10ms), asio::detached);
     bench.start('a', 1);
@@ -91,7 +91,7 @@ TEST_SUITE("long turns") {
     CHECK(bench.done == "r");
   }
 
-  TEST_CASE("LongTurns: an exception in a turn ends the turn") {
+  TEST_CASE("LongTurns: a turn ends when an exception leaves it") {
     Bench bench;
     asio::co_spawn(
         bench.io,

@@ -45,7 +45,7 @@ const Refusal kRefusals[] = {
 }  // namespace
 
 TEST_SUITE("absent local ranks") {
-  TEST_CASE("make plan: a filter may name absent local ranks with a note") {
+  TEST_CASE("make plan: absent ranks in --local_ranks_filter cause a note or a warning") {
     const auto plan = plan_of({"--local_ranks_filter=0,4", "--nproc_per_node=2", "train.py"});
     REQUIRE_FALSE(plan.notes.empty());
     CHECK(plan.notes.front() ==
@@ -57,7 +57,7 @@ TEST_SUITE("absent local ranks") {
 }
 
 TEST_SUITE("make plan") {
-  TEST_CASE("make plan: options unsupported on one node are rejected by name") {
+  TEST_CASE("make plan: options that are invalid on a single node are rejected by name") {
     for (auto refusal : kRefusals) {
       refusal.arguments.emplace_back("train.py");
       const auto objections = objections_to(refusal.arguments);
@@ -66,7 +66,7 @@ TEST_SUITE("make plan") {
     }
   }
 
-  TEST_CASE("make plan: a worker number after the program is its argument with a note") {
+  TEST_CASE("make plan: --nproc_per_node after the program is passed to it with a note") {
     const auto plan = plan_of({"train.py", "--nproc-per-node=2"});
     CHECK(plan.workers.size() == 1);
     CHECK(plan.notes == Strings{"--nproc-per-node follows the program, so it is passed to it"});
@@ -83,7 +83,7 @@ TEST_SUITE("make plan") {
     CHECK(warnings_of("").empty());
   }
 
-  TEST_CASE("make plan: an empty id or address gets the default and an empty role stays") {
+  TEST_CASE("make plan: an empty id or address is replaced by the default but not a role") {
     const auto plain = plan_of({"--nproc_per_node=2", "train.py"});
     for (const std::string name : {"rdzv_id", "master_addr", "local_addr"}) {
       CHECK_MESSAGE(plan_of({"--" + name + "=", "--nproc_per_node=2", "train.py"}) == plain, name);
@@ -91,7 +91,7 @@ TEST_SUITE("make plan") {
     CHECK(plan_of({"--role", "", "train.py"}).options.role.empty());
   }
 
-  TEST_CASE("make plan: filters need log files") {
+  TEST_CASE("make plan: stream filters without tee and a log folder cause a note") {
     const auto notes_of = [](Strings arguments) {
       arguments.insert(arguments.end(), {"--duplicate_stdout_filters=a", "train.py"});
       return plan_of(arguments).notes;
@@ -124,7 +124,7 @@ TEST_SUITE("make plan") {
     CHECK(plan.notes.empty());
   }
 
-  TEST_CASE("make plan: auto and cpu and gpu count usable devices") {
+  TEST_CASE("make plan: the worker counts auto and cpu and gpu count usable devices") {
     CHECK(plan_of({"--nproc_per_node=auto", "train.py"}).workers.size() == 4);
     CHECK(plan_of({"--nproc_per_node=auto", "train.py"}, with_gpus(2)).workers.size() == 2);
     CHECK(plan_of({"--nproc_per_node=cpu", "train.py"}, with_gpus(2)).workers.size() == 4);
@@ -136,7 +136,7 @@ TEST_SUITE("make plan") {
                    "CUDA_VISIBLE_DEVICES=-1 leaves none of the 8 GPUs visible"));
   }
 
-  TEST_CASE("make plan: a cgroup quota counts in whole CPUs and is reported") {
+  TEST_CASE("make plan: a cgroup quota limits the CPUs and is noted") {
     auto facts = usual();
     facts.cpu_quota = 2.5;
     const auto plan = plan_of({"--nproc_per_node=cpu", "--omp_num_threads=1", "train.py"}, facts);
@@ -149,7 +149,7 @@ TEST_SUITE("make plan") {
     CHECK(plan_of({"--nproc_per_node=cpu", "train.py"}, facts).workers.size() == 4);
   }
 
-  TEST_CASE("make plan: an unknown or excessive number of CPUs is reported") {
+  TEST_CASE("make plan: an unknown or too large number of CPUs is reported") {
     auto facts = usual();
     facts.cpus.clear();
     CHECK(contains(objections_to({"--nproc_per_node=cpu", "train.py"}, facts), "give a number"));
@@ -163,7 +163,7 @@ TEST_SUITE("make plan") {
     CHECK(plan.workers[1].arguments == Strings{"/opt/ddprun/bin/trainer", "--out=r1", "$x"});
   }
 
-  TEST_CASE("make plan: the argument of the older launcher is prepended on request only") {
+  TEST_CASE("make plan: --pass_local_rank prepends the local rank to the program's arguments") {
     auto facts = usual();
     const auto with = [&] {
       return plan_of({"--pass_local_rank", "train.py", "-x"}, facts).workers[0].arguments;
@@ -177,7 +177,7 @@ TEST_SUITE("make plan") {
           Strings{"/usr/bin/python3", "-u", "train.py", "-x"});
   }
 
-  TEST_CASE("make plan: streams follow redirect and tee for each rank and tee wins") {
+  TEST_CASE("make plan: --tee overrides --redirects for each rank and stream") {
     const auto plan = plan_of({"--nproc_per_node=3", "-r", "3", "-t", "0:1,2:2",
                                "--local_ranks_filter=0", "--log_dir=logs", "train.py"});
     CHECK(plan.workers[0].standard_output == StreamTarget::tee);
@@ -189,7 +189,7 @@ TEST_SUITE("make plan") {
     CHECK(plan.log_dir == "/home/me/logs");
   }
 
-  TEST_CASE("make plan: log files go to a temporary folder by default and nowhere with /dev/null") {
+  TEST_CASE("make plan: log files go to a temporary folder unless --log_dir is set") {
     CHECK(plan_of({"-r3", "train.py"}).log_dir == "/tmp/ddprun_abcd1234");
     CHECK(plan_of({"-t", "0:1", "train.py"}).log_dir == "/tmp/ddprun_abcd1234");
     CHECK_FALSE(plan_of({"-t", "0:0", "train.py"}).log_dir);
@@ -197,7 +197,7 @@ TEST_SUITE("make plan") {
     CHECK(plan_of({"--log_dir=/var/log/job", "train.py"}).log_dir == "/var/log/job");
   }
 
-  TEST_CASE("make plan: every attempt and worker has its own folder for any run id") {
+  TEST_CASE("make plan: each worker of an attempt has its own log folder for any run id") {
     auto plan = plan_of({"--rdzv_id=../a job", "train.py"});
     const auto folder = run_folder("/logs", plan);
     CHECK(folder == "/logs/.._a job_abcd1234");
@@ -208,7 +208,7 @@ TEST_SUITE("make plan") {
 }
 
 TEST_SUITE("store address") {
-  TEST_CASE("store address: address and port follow torchrun's order of options") {
+  TEST_CASE("store address: options take precedence in the same order as in torchrun") {
     struct Case {
       Strings arguments;
       std::string host;
@@ -235,7 +235,7 @@ TEST_SUITE("store address") {
     }
   }
 
-  TEST_CASE("store address: with a store in rank 0 --master_port is its port only") {
+  TEST_CASE("store address: --master_port is the port of a store in rank 0") {
     struct Case {
       Strings arguments;
       int worker_port;
@@ -260,7 +260,7 @@ TEST_SUITE("store address") {
                    "    TORCHELASTIC_USE_AGENT_STORE=False\n"));
   }
 
-  TEST_CASE("store address: torchrun's switch moves the store to rank 0 unless overridden") {
+  TEST_CASE("store address: TORCH_DISABLE_SHARE_RDZV_TCP_STORE moves the store to rank 0") {
     const auto facts = usual({{"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"}});
     CHECK(plan_of({"train.py"}, facts).worker_store_port == 0);
     CHECK_FALSE(plan_of({"--agent_store=on", "train.py"}, facts).worker_store_port);

@@ -171,7 +171,7 @@ const BadSetting kBadSettings[] = {
 }  // namespace
 
 TEST_SUITE("options about nodes") {
-  TEST_CASE("many nodes: options set the rendezvous and its host and the node rank") {
+  TEST_CASE("many nodes: endpoint and host and node rank follow from the options") {
     for (const auto& row : kPlaces) {
       CAPTURE(join(row.arguments, " "));
       const auto [plan, problems, warnings] = planned(row.arguments);
@@ -201,7 +201,7 @@ TEST_SUITE("options about nodes") {
               .plan.etcd->port == 0);
   }
 
-  TEST_CASE("many nodes: options unsupported on several nodes are reported") {
+  TEST_CASE("many nodes: options that are invalid on several nodes are reported") {
     for (const auto& row : kRefusals) {
       const auto problems = join(planned(row.arguments).problems, "; ");
       CAPTURE(problems);
@@ -226,7 +226,7 @@ TEST_SUITE("options about nodes") {
     CHECK(warnings_with("etcd-v2").empty());
   }
 
-  TEST_CASE("many nodes: all nodes compare numbers and restarts and run id and configuration") {
+  TEST_CASE("many nodes: the settings that nodes compare follow from the options") {
     auto options = options_of({"--nnodes=2:3", "--rdzv_backend=c10d", "--rdzv_endpoint=b",
                                "--max_restarts=4", "--security=open", "--no_python", "/bin/true"});
     options.from_config.hash = "h";
@@ -249,7 +249,7 @@ TEST_SUITE("options about nodes") {
     CHECK(run_id_of_nodes(options) == "mine");
   }
 
-  TEST_CASE("many nodes: several nodes need a secret or explicitly open security") {
+  TEST_CASE("many nodes: several nodes require a secret or --security=open") {
     const Strings nodes = {"--nnodes=2", "--master_addr=a"};
     const auto with = [&](const std::string& option) {
       return Strings{nodes[0], nodes[1], option};
@@ -280,7 +280,7 @@ TEST_SUITE("options about nodes") {
     CHECK(both.problems == Strings{"--security=open and --secret_file exclude each other"});
   }
 
-  TEST_CASE("many nodes: keys of --rdzv_conf set times and specific ones take precedence") {
+  TEST_CASE("many nodes: --rdzv_conf sets times and specific keys override general ones") {
     for (const auto& row : kSettings) {
       std::vector<std::string> problems;
       CHECK(read_rdzv_conf(row.conf, problems).settings.*row.time == row.value);
@@ -288,7 +288,7 @@ TEST_SUITE("options about nodes") {
     }
   }
 
-  TEST_CASE("many nodes: TLS accepts the keys of both etcd backends of torchrun") {
+  TEST_CASE("many nodes: TLS keys of both etcd backends of torchrun are accepted") {
     const auto read = [](const std::map<std::string, std::string>& conf) {
       std::vector<std::string> problems;
       const auto tls = read_rdzv_conf(conf, problems).etcd.tls;
@@ -318,7 +318,7 @@ TEST_SUITE("options about nodes") {
     }
   }
 
-  TEST_CASE("many nodes: each invalid value of --rdzv_conf is named") {
+  TEST_CASE("many nodes: an invalid value of --rdzv_conf is reported with its key") {
     for (const auto& row : kBadSettings) {
       std::vector<std::string> problems;
       read_rdzv_conf({{row.key, row.value}}, problems);

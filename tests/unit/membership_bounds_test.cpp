@@ -48,7 +48,7 @@ std::size_t longest_of(const CoordinationDriver& driver, NodeId node) {
 }  // namespace
 
 TEST_SUITE("membership bounds") {
-  TEST_CASE("membership bounds: texts of a node are cut before they are sent") {
+  TEST_CASE("membership bounds: long texts of a node are cut before they are sent") {
     for (const auto& message :
          {NodeMessage(WorkersFailing{.reason = kEndless}), NodeMessage(Leave{.reason = kEndless}),
           NodeMessage(WorkersEnded{.not_started = kEndless,
@@ -68,7 +68,7 @@ TEST_SUITE("membership bounds") {
     CHECK(bytes_of(std::get<Send>(actions[0]).message) < 3000);
   }
 
-  TEST_CASE("membership bounds: a node's flight records keep the last calls and the first ranks") {
+  TEST_CASE("membership bounds: flight records of a node keep first ranks and last calls") {
     std::vector<RankFlights> flights(1024);
     for (int rank = 0; rank < 1024; ++rank) {
       auto& group = flights[static_cast<std::size_t>(rank)].worker.groups.emplace_back();
@@ -109,7 +109,7 @@ TEST_SUITE("membership bounds") {
     CHECK(std::get<Leave>(within_bounds(Leave{.reason = "short"})).reason == "short");
   }
 
-  TEST_CASE("membership bounds: the first exits that fit are kept") {
+  TEST_CASE("membership bounds: only the first exits that fit into the limit are kept") {
     std::vector<Failure> failures(kFailuresMax + 1);
     for (auto& failure : failures)
       failure.exit = WorkerExited{.error_message = std::string(kExitBytesMax / 5, 'r')};
@@ -142,7 +142,7 @@ TEST_SUITE("membership bounds") {
     CHECK(bytes_of(CoordinatorMessage(formed)) <= kMessageBytesMax);
   }
 
-  TEST_CASE("membership bounds: further names are counted") {
+  TEST_CASE("membership bounds: names beyond a limit are counted instead of listed") {
     const std::vector<std::string> names(kNamesListedMax + 7, std::string(kNameBytesMax, 'n'));
     const auto text = describe_waiting(names, {}, Settings{});
     CHECK(text.ends_with("n and 7 more)"));

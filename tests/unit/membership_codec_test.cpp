@@ -134,7 +134,7 @@ bool is_refused(const std::string& bytes) {
 }  // namespace
 
 TEST_SUITE("membership codec") {
-  TEST_CASE("membership codec: every message is decoded in pieces of any size") {
+  TEST_CASE("membership codec: every message is decoded for any size of reads") {
     for (const std::size_t piece : {1, 3, 64, 1 << 20}) {
       check_both_ways(kFromNodes, piece);
       check_both_ways(kFromCoordinator, piece);
@@ -231,7 +231,7 @@ TEST_SUITE("membership codec") {
     }
   }
 
-  TEST_CASE("membership codec: nodes are ordered by requested rank then previous rank then name") {
+  TEST_CASE("membership codec: nodes are ordered by requested and previous rank and name") {
     CHECK(natural_less("node2", "node10"));
     CHECK_FALSE(natural_less("node10", "node2"));
     CHECK(natural_less("node", "node1"));

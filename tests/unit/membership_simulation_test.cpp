@@ -60,7 +60,7 @@ std::vector<std::string> check_elections(std::uint64_t seed) {
 }  // namespace
 
 TEST_SUITE("membership simulation") {
-  TEST_CASE("membership simulation: rounds do not overlap and all nodes get one outcome") {
+  TEST_CASE("membership simulation: rounds do not overlap and all nodes get the same outcome") {
     for (std::uint64_t seed = 0; seed < kHistories; ++seed) check(seed, seed % 2 == 1);
   }
 
@@ -81,7 +81,7 @@ TEST_SUITE("membership simulation") {
     CHECK(terms > static_cast<int>(kElections) / 2);
   }
 
-  TEST_CASE("membership simulation: cut nodes share no round and cuts use no restart") {
+  TEST_CASE("membership simulation: cut nodes never share a round and cuts use no restart") {
     int left_out = 0;
     for (std::uint64_t seed = 0; seed < kCuts; ++seed) {
       const auto outcome = simulate_cuts(seed);
@@ -93,8 +93,7 @@ TEST_SUITE("membership simulation") {
     CHECK(left_out > static_cast<int>(kCuts) / 10);
   }
 
-  TEST_CASE(
-      "membership simulation: with permanent cuts connected nodes succeed or a cut is named") {
+  TEST_CASE("membership simulation: a permanent partition ends in success or a named cut") {
     std::set<std::string> outcomes;
     for (std::uint64_t seed = 0; seed < kCuts; ++seed) {
       const auto outcome = simulate_standing_cuts(seed);
@@ -106,7 +105,7 @@ TEST_SUITE("membership simulation") {
     CHECK(outcomes == std::set<std::string>{"no_rendezvous", "succeeded"});
   }
 
-  TEST_CASE("membership simulation: no workers start beside leftover processes") {
+  TEST_CASE("membership simulation: no workers start while a leftover process is running") {
     int leaves = 0;
     for (std::uint64_t seed = 0; seed < kLeftovers; ++seed) {
       const auto outcome = simulate_leftovers(seed);
@@ -118,13 +117,13 @@ TEST_SUITE("membership simulation") {
     CHECK(leaves > static_cast<int>(kLeftovers) / 10);
   }
 
-  TEST_CASE("membership simulation: former failures pass") {
+  TEST_CASE("membership simulation: seeds of past failures pass") {
     for (const auto seed : kOldSeeds) check(seed);
     for (const auto seed : kOldSeedsWithSkewedClocks) check(seed, true);
     for (const auto seed : kOldSeedsOfElections) check_elections(seed);
   }
 
-  TEST_CASE("membership simulation: a seed reproduces its history") {
+  TEST_CASE("membership simulation: the same seed reproduces the same history") {
     CHECK(simulate_membership(7).history == simulate_membership(7).history);
     CHECK(simulate_membership(7).history != simulate_membership(8).history);
     CHECK(simulate_membership(7, true).history == simulate_membership(7, true).history);

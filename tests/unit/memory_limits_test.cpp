@@ -21,7 +21,7 @@ constexpr std::size_t kGiB = 1 << 30;
 }  // namespace
 
 TEST_SUITE("memory limits") {
-  TEST_CASE("memory limits: default arenas share the tightest limit") {
+  TEST_CASE("memory limits: the default arena size follows from the tightest limit") {
     struct Row {
       std::size_t wanted;
       int ranks;
@@ -50,7 +50,7 @@ TEST_SUITE("memory limits") {
     }
   }
 
-  TEST_CASE("memory limits: default arenas fit a file limit with any number of ranks") {
+  TEST_CASE("memory limits: default arenas of any number of ranks fit the file size limit") {
     for (int ranks = 1; ranks <= kRanksMax; ++ranks) {
       for (const std::size_t file : {32 * kGiB, 32 * kGiB - 1, 64 * kGiB + 4096}) {
         const MemoryLimits limits{.machine = 1024 * kGiB, .file = file};
@@ -62,7 +62,7 @@ TEST_SUITE("memory limits") {
     }
   }
 
-  TEST_CASE("memory limits: an exceeded limit is reported with its value and a remedy") {
+  TEST_CASE("memory limits: a group larger than a limit is rejected with value and remedy") {
     CHECK_NOTHROW(require_room(kGiB, {}));
     CHECK_NOTHROW(require_room(kGiB, {.file = kGiB, .address_space = kGiB}));
     CHECK(describe_failure([] { require_room(kGiB, {.file = kGiB - 1}); }) ==

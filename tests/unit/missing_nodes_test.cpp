@@ -58,7 +58,7 @@ std::string waiting_text(const CoordinationDriver& driver, NodeId node) {
 }  // namespace
 
 TEST_SUITE("missing nodes") {
-  TEST_CASE("missing nodes: are named if their names are known") {
+  TEST_CASE("missing nodes: missing nodes are named if their names are known") {
     for (const auto& row : kRows) {
       const Settings settings{.nodes_min = 3, .expected_nodes = row.expected};
       CHECK(describe_waiting(row.present, row.last_round, settings) == row.text);
@@ -76,7 +76,7 @@ TEST_SUITE("missing nodes") {
         "has not come back");
   }
 
-  TEST_CASE("missing nodes: only a waiting node is notified within half a second") {
+  TEST_CASE("missing nodes: a waiting node gets the first notice within half a second") {
     CoordinationDriver driver(settings(3, 3));
     driver.join(1, "a", 100);
     CHECK(driver.sent_to<Waiting>(1).empty());
@@ -92,7 +92,7 @@ TEST_SUITE("missing nodes") {
     CHECK(driver.sent_to<Waiting>(1).empty());
   }
 
-  TEST_CASE("missing nodes: a round that starts soon sends no notice") {
+  TEST_CASE("missing nodes: no notice is sent if the round starts soon") {
     CoordinationDriver driver(settings(2, 2));
     driver.join(1, "a", 0);
     driver.join(2, "b", 500);
@@ -102,7 +102,7 @@ TEST_SUITE("missing nodes") {
     CHECK(driver.sent_to<Waiting>(2).empty());
   }
 
-  TEST_CASE("missing nodes: nodes that join together are notified together") {
+  TEST_CASE("missing nodes: nodes that join at the same time get the same notice") {
     CoordinationDriver driver(settings(3, 3));
     driver.join(1, "a", 0);
     driver.join(2, "b", 249);
@@ -111,7 +111,7 @@ TEST_SUITE("missing nodes") {
     CHECK(waiting_text(driver, 1).starts_with("2 of at least"));
   }
 
-  TEST_CASE("missing nodes: the notice is repeated at each interval") {
+  TEST_CASE("missing nodes: the notice is repeated at a fixed interval") {
     auto with = settings(2, 2);
     with.waiting_notice = 7s;
     CoordinationDriver driver(with);
@@ -125,7 +125,7 @@ TEST_SUITE("missing nodes") {
           "1 of at least 2 nodes has joined (a); waiting for 53 s at most");
   }
 
-  TEST_CASE("missing nodes: enough nodes get the remaining wait") {
+  TEST_CASE("missing nodes: a sufficient number of nodes is notified of the remaining wait") {
     CoordinationDriver driver(settings(1, 2));
     driver.join(1, "a", 0);
     driver.pass(500);
@@ -133,7 +133,7 @@ TEST_SUITE("missing nodes") {
           "1 of at least 1 node has joined (a); waiting for more, for 10 s at most");
   }
 
-  TEST_CASE("missing nodes: too few remaining nodes are soon notified of the missing ones") {
+  TEST_CASE("missing nodes: after a loss the remaining nodes are notified of missing ones") {
     CoordinationDriver driver(settings(2, 2));
     driver.join(1, "a", 0);
     driver.join(2, "b", 0);

@@ -67,7 +67,7 @@ trainer::RunDescription description() {
 }  // namespace
 
 TEST_SUITE("MLflow sender") {
-  TEST_CASE("MLflow sender: destruction during a blocked lookup releases the log") {
+  TEST_CASE("MLflow sender: destruction does not wait for a blocked name lookup") {
     const auto before = thread_count();
     auto owned_by_log = std::make_shared<int>();
     const std::weak_ptr<int> watch = owned_by_log;
@@ -84,7 +84,7 @@ TEST_SUITE("MLflow sender") {
     while (thread_count() > before) REQUIRE_FALSE(limit.passed());
   }
 
-  TEST_CASE("MLflow sender: an exception in its thread is logged once and ends only the sending") {
+  TEST_CASE("MLflow sender: an exception in the thread is logged and ends only the sending") {
     const ddprun::test::FreePort port;
     const std::string uri = "http://127.0.0.1:" + std::to_string(port.number());
     Milestone has_warned;

@@ -87,7 +87,7 @@ TEST_SUITE("MLflow") {
           ServerAddress{"::1", "5000", "/ml/flow", "http://[::1]:5000/ml/flow"});
   }
 
-  TEST_CASE("MLflow: other addresses are rejected with a remedy") {
+  TEST_CASE("MLflow: an invalid server address is rejected with a remedy") {
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"https://host", "needs TLS, which is not supported; give the http:// address of a proxy"},
         {"sqlite:///mlflow.db", "is not the address of a tracking server; give http://HOST:PORT"},
@@ -113,7 +113,7 @@ TEST_SUITE("MLflow") {
     }
   }
 
-  TEST_CASE("MLflow: a response means success or refusal or denied access or unavailability") {
+  TEST_CASE("MLflow: a response is classified by its status and content") {
     struct Case {
       HttpAnswer answer;
       Verdict verdict;
@@ -167,7 +167,7 @@ TEST_SUITE("MLflow") {
           "tags.`ddprun.run_id` = \"it's\" and attributes.status != 'FINISHED'");
   }
 
-  TEST_CASE("MLflow: a value is searchable unless a filter cannot quote it") {
+  TEST_CASE("MLflow: values that a filter cannot quote are not searchable") {
     for (const char* value : {"job", "it's", "a \"b\"", "a\\b", "a; b -- c"}) {
       CHECK_MESSAGE(trainer::is_searchable(value), value);
     }
@@ -176,7 +176,7 @@ TEST_SUITE("MLflow") {
     }
   }
 
-  TEST_CASE("MLflow: requests respect the server's limits and may have any bytes") {
+  TEST_CASE("MLflow: requests respect the server's limits and accept any bytes") {
     const std::vector<trainer::Point> points(1001, {"a", 1, 1, 1});
     CHECK(json::parse(trainer::log_points("r", points).body).at("metrics").size() == 1000);
     trainer::Texts texts;
@@ -184,7 +184,7 @@ TEST_SUITE("MLflow") {
     CHECK(json::parse(trainer::log_texts("r", {}, texts).body).at("tags").size() == 100);
   }
 
-  TEST_CASE("MLflow: user and password override a token") {
+  TEST_CASE("MLflow: user and password take precedence over a token") {
     CHECK(trainer::authorization_of("Aladdin", "open sesame", "token") ==
           "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
     CHECK(trainer::authorization_of("a", "b", "") == "Basic YTpi");
@@ -204,7 +204,7 @@ TEST_SUITE("MLflow") {
     CHECK_FALSE(setup.lacks_earlier_run());
   }
 
-  TEST_CASE("MLflow: a resumed training detects that its run is missing") {
+  TEST_CASE("MLflow: a resumed training detects that its run was deleted") {
     auto resumed = description();
     resumed.has_run = true;
     MlflowSetup deleted(resumed);
@@ -215,7 +215,7 @@ TEST_SUITE("MLflow") {
     CHECK_FALSE(found.lacks_earlier_run());
   }
 
-  TEST_CASE("MLflow: a response of another server is described without quoting a web page") {
+  TEST_CASE("MLflow: a web page in a response is not quoted in the problem") {
     const auto problem = [](unsigned status, const char* text) {
       return trainer::read_answer({status, text}).problem;
     };
@@ -224,7 +224,7 @@ TEST_SUITE("MLflow") {
     CHECK(problem(503, "busy") == "HTTP status 503: busy");
   }
 
-  TEST_CASE("MLflow: an experiment is created if missing even with concurrent trainings") {
+  TEST_CASE("MLflow: a missing experiment is created even by concurrent trainings") {
     auto named = description();
     named.experiment = "e";
     const auto there = answer(200, {{"experiment", {{"experiment_id", "3"}}}});
@@ -242,7 +242,7 @@ TEST_SUITE("MLflow") {
     CHECK(json::parse(raced.request().body).at("experiment_ids") == json({"3"}));
   }
 
-  TEST_CASE("MLflow: a resumed training continues its run and changed settings become tags") {
+  TEST_CASE("MLflow: a resumed training continues its run and tags changed settings") {
     MlflowSetup setup(description());
     const json data = {
         {"metrics", {{{"key", "Loss"}, {"step", 30}}, {{"key", "Test"}}}},
@@ -260,7 +260,7 @@ TEST_SUITE("MLflow") {
     CHECK(setup.last_steps() == trainer::LastSteps{{"Loss", 30}, {"Test", 0}});
   }
 
-  TEST_CASE("MLflow: a restart without a checkpoint continues the unfinished run of its id") {
+  TEST_CASE("MLflow: a restart without a checkpoint continues the run's unfinished MLflow run") {
     auto restarted = description();
     restarted.is_restart = true;
     MlflowSetup setup(restarted);
@@ -278,7 +278,7 @@ TEST_SUITE("MLflow") {
     CHECK(exchange(nameless, {kDone, kCreated})[1] == "runs/create");
   }
 
-  TEST_CASE("MLflow: a value that a filter cannot quote is not searched for") {
+  TEST_CASE("MLflow: a run whose ids cannot be quoted is created without a search") {
     auto odd = description();
     odd.tracking_id = "it's \"mine\"";
     odd.run_id = "job\\";
@@ -291,7 +291,7 @@ TEST_SUITE("MLflow") {
           std::vector<std::string>{"runs/search", "runs/create"});
   }
 
-  TEST_CASE("MLflow: a rejected search leads to a new run") {
+  TEST_CASE("MLflow: a new run is created after a rejected search") {
     auto restarted = description();
     restarted.is_restart = true;
     MlflowSetup setup(restarted);
@@ -299,7 +299,7 @@ TEST_SUITE("MLflow") {
           std::vector<std::string>{"runs/search", "runs/create"});
   }
 
-  TEST_CASE("MLflow: a rejected run or experiment or denied access ends the setup") {
+  TEST_CASE("MLflow: a rejected run or experiment or access ends the setup") {
     const HttpAnswer invalid = refused(400, "INVALID_PARAMETER_VALUE");
     const HttpAnswer absent = refused(404, "RESOURCE_DOES_NOT_EXIST");
     auto named = description();

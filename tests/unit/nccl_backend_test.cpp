@@ -21,7 +21,7 @@ using namespace ddprun;
 using namespace ddprun::test;
 
 TEST_SUITE("nccl backend") {
-  TEST_CASE("nccl backend: random calls on device and host buffers equal the serial results") {
+  TEST_CASE("nccl backend: random calls on device and host buffers match serial results") {
     for (const int ranks : {1, 2, 3, 4}) {
       CAPTURE(ranks);
       const CleanDevices clean;
@@ -35,7 +35,7 @@ TEST_SUITE("nccl backend") {
     }
   }
 
-  TEST_CASE("nccl backend: a single rank needs no NCCL and several report a missing one") {
+  TEST_CASE("nccl backend: a missing NCCL is an error only with several ranks") {
     static const nccl::Libraries libraries{
         []() -> const nccl::NcclCalls& { throw Error(Errc::nccl, "NCCL cannot be loaded"); },
         &fake_cuda(), &emulated_kernels()};
@@ -55,7 +55,7 @@ TEST_SUITE("nccl backend") {
     }
   }
 
-  TEST_CASE("nccl backend: no communicator is created for unused devices") {
+  TEST_CASE("nccl backend: a group that uses only host buffers creates no communicator") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       std::vector<float> values(10, 1);
@@ -85,7 +85,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("nccl backend: works run on the device in order and a stream can wait for them") {
+  TEST_CASE("nccl backend: works run in call order and a stream can wait for them") {
     const CleanDevices clean;
     std::promise<void> may_go_on;
     const auto held = may_go_on.get_future().share();
@@ -134,7 +134,7 @@ TEST_SUITE("nccl backend") {
     memory.reset();
   }
 
-  TEST_CASE("nccl backend: memory on another device is rejected and an empty buffer is valid") {
+  TEST_CASE("nccl backend: memory on another device is rejected") {
     const CleanDevices clean;
     run_ranks(device_ranks(1), [](ProcessGroup& group) {
       CHECK_THROWS_WITH_AS(
@@ -160,7 +160,7 @@ TEST_SUITE("nccl backend") {
     calls.set_device(0);
   }
 
-  TEST_CASE("nccl backend: a host-only backend has no device memory") {
+  TEST_CASE("nccl backend: a host-only backend cannot allocate device memory") {
     run_ranks(1, [](ProcessGroup& group) {
       CHECK_THROWS_WITH_AS(group.allocate(1, kDevice),
                            "process group \"default\": backend in_process does not support device "
@@ -181,7 +181,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("nccl backend: input and output must be on the same device") {
+  TEST_CASE("nccl backend: input and output on different devices are rejected") {
     const CleanDevices clean;
     run_ranks(device_ranks(1), [](ProcessGroup& group) {
       std::vector<float> input(10);
@@ -192,7 +192,7 @@ TEST_SUITE("nccl backend") {
     });
   }
 
-  TEST_CASE("nccl backend: averages with a loss of precision in NCCL are rejected") {
+  TEST_CASE("nccl backend: averages that NCCL would compute imprecisely are rejected") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       std::vector<std::int32_t> values(10);

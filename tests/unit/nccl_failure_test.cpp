@@ -105,7 +105,7 @@ ChildEnd end_of_child_that_aborts(void (*fault)(NcclFaults& faults)) {
 }  // namespace
 
 TEST_SUITE("nccl failure") {
-  TEST_CASE("nccl failure: polling delays a wait by a fiftieth within limits") {
+  TEST_CASE("nccl failure: the polling interval is a fiftieth of the wait within limits") {
     CHECK(nccl::pause_after(0us) == 20us);
     CHECK(nccl::pause_after(1ms) == 20us);
     CHECK(nccl::pause_after(4ms) == 80us);
@@ -113,7 +113,7 @@ TEST_SUITE("nccl failure") {
     CHECK(nccl::pause_after(24h) == 1ms);
   }
 
-  TEST_CASE("nccl failure: a rank that times out ends the calls of others that name it") {
+  TEST_CASE("nccl failure: a rank that aborts is named in the errors of the other ranks") {
     const CleanDevices clean;
     std::latch have_met(3);
     run_ranks(device_ranks(3), [&](ProcessGroup& group) {
@@ -242,7 +242,7 @@ TEST_SUITE("nccl failure") {
     check_a_new_group(2);
   }
 
-  TEST_CASE("nccl failure: a hung driver is an error that names the device on all ranks") {
+  TEST_CASE("nccl failure: a hung driver is reported on all ranks with the device") {
     const CleanDevices clean;
     static nccl::Libraries impatient = fake_libraries();
     impatient.driver_timeout = 1s;
@@ -271,7 +271,7 @@ TEST_SUITE("nccl failure") {
     check_a_new_group(2);
   }
 
-  TEST_CASE("nccl failure: a process that cannot free its communicator is ended") {
+  TEST_CASE("nccl failure: a process that cannot free its communicator exits") {
     const std::string expected =
         "ddprun: process group \"default\": NCCL has not let go of its communicator after 2 s; "
         "ending the process\n";

@@ -15,7 +15,7 @@ using namespace ddprun;
 using namespace ddprun::test;
 
 TEST_SUITE("NCCL library") {
-  TEST_CASE("NCCL library: is found in CUDA's folder and in PyTorch's package") {
+  TEST_CASE("NCCL library: the library is found in CUDA's folder and in PyTorch's package") {
     const TemporaryFolder folder;
     const fs::path root = folder.path();
     const auto of_cuda = put_file(root / "cuda/lib/libnccl.so.2");

@@ -161,7 +161,7 @@ TEST_SUITE("nccl memory") {
     CHECK(counts.registrations() > 2 * kBuckets);
   }
 
-  TEST_CASE("nccl memory: a single rank and the compatible mode register nothing") {
+  TEST_CASE("nccl memory: no memory is registered by a single rank or in compatible mode") {
     const CleanDevices clean;
     const Counts counts;
     run_ranks(device_ranks(1), [](ProcessGroup& group) { train(group); });
@@ -171,7 +171,7 @@ TEST_SUITE("nccl memory") {
     CHECK(counts.registrations() == 0);
   }
 
-  TEST_CASE("nccl memory: an NCCL without registration copies with the same results") {
+  TEST_CASE("nccl memory: results are the same with an NCCL that lacks registration") {
     for (const auto* table : {&table_without<&nccl::NcclCalls::mem_alloc>(),
                               &table_without<&nccl::NcclCalls::comm_register>()}) {
       const CleanDevices clean;
@@ -185,7 +185,7 @@ TEST_SUITE("nccl memory") {
     }
   }
 
-  TEST_CASE("nccl memory: CUDA memory replaces failed NCCL allocations with the same results") {
+  TEST_CASE("nccl memory: CUDA memory is used if an NCCL allocation fails") {
     const CleanDevices clean;
     nccl_faults().allocation = ncclUnhandledCudaError;
     const Counts counts;
@@ -196,7 +196,7 @@ TEST_SUITE("nccl memory") {
     CHECK(lines.get() == std::vector{refusal(0, reason), refusal(1, reason)});
   }
 
-  TEST_CASE("nccl memory: a failed registration on one rank is undone on all") {
+  TEST_CASE("nccl memory: a failed registration on one rank is undone on all ranks") {
     const CleanDevices clean;
     nccl_faults().registration = ncclSystemError;
     const Counts counts;
@@ -213,7 +213,7 @@ TEST_SUITE("nccl memory") {
           std::vector{refusal(1, "ncclCommRegister of 20 bytes: an error of the fake")});
   }
 
-  TEST_CASE("nccl memory: disabled registration uses copies") {
+  TEST_CASE("nccl memory: buffers are copied if NCCL_LOCAL_REGISTER disables registration") {
     const CleanDevices clean;
     nccl_faults().only_seems_to_register = true;
     Lines lines;
@@ -223,7 +223,7 @@ TEST_SUITE("nccl memory") {
     CHECK(lines.get() == std::vector{refusal(0, reason), refusal(1, reason)});
   }
 
-  TEST_CASE("nccl memory: nothing is registered before the ranks have a communicator") {
+  TEST_CASE("nccl memory: no memory is registered without a communicator") {
     const CleanDevices clean;
     Lines lines;
     run_ranks(device_ranks(2, {.log = lines.log()}), [](ProcessGroup& group) {
@@ -233,7 +233,7 @@ TEST_SUITE("nccl memory") {
     CHECK(lines.get() == std::vector{refusal(0, "ncclCommRegister of 100 bytes: no communicator")});
   }
 
-  TEST_CASE("nccl memory: is zeroed and freed before or after its communicator") {
+  TEST_CASE("nccl memory: registered memory is zeroed and can outlive its communicator") {
     const CleanDevices clean;
     std::vector<std::shared_ptr<void>> kept(2);
     run_ranks(device_ranks(2), [&](ProcessGroup& group) {
@@ -256,7 +256,7 @@ TEST_SUITE("nccl memory") {
     kept.clear();
   }
 
-  TEST_CASE("nccl memory: can be registered and freed during collectives") {
+  TEST_CASE("nccl memory: memory can be registered and freed during collectives") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       meet(group);
@@ -271,7 +271,7 @@ TEST_SUITE("nccl memory") {
     });
   }
 
-  TEST_CASE("nccl memory: buckets are freed after an abort and the next group registers its own") {
+  TEST_CASE("nccl memory: the group after an aborted one registers its own buckets") {
     for (const auto* table :
          {&fake_device_table(), &table_without<&nccl::NcclCalls::comm_revoke>()}) {
       const CleanDevices clean;

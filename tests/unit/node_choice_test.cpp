@@ -96,7 +96,7 @@ Reachability reach_of(const Row& row) {
 }  // namespace
 
 TEST_SUITE("node choice") {
-  TEST_CASE("node choice: a round has candidates that can all connect to each other") {
+  TEST_CASE("node choice: the chosen nodes can all connect to each other") {
     for (const auto& row : kRows) {
       CAPTURE(row.what);
       const auto roster = roster_of(row);

@@ -60,14 +60,14 @@ TEST_SUITE("node probe") {
     CHECK(ProbedNode().join.probe == ProbeAddress{"10.0.0.7", 4000});
   }
 
-  TEST_CASE("node probe: a probe has one response with its number") {
+  TEST_CASE("node probe: a probe is answered once and with its number") {
     ProbedNode node;
     const int serial = node.request_probe(5);
     CHECK(node.answers(serial, {1, 2}) == std::vector<NodeMessage>{Probed{5, {1, 2}}});
     CHECK(node.answers(serial, {1, 2}).empty());
   }
 
-  TEST_CASE("node probe: the result of an earlier probe is not used for a later one") {
+  TEST_CASE("node probe: a late result of an earlier probe is ignored") {
     ProbedNode node;
     const int first = node.request_probe(5);
     const int second = node.request_probe(6);
@@ -75,7 +75,7 @@ TEST_SUITE("node probe") {
     CHECK(node.answers(second, {}) == std::vector<NodeMessage>{Probed{6, {}}});
   }
 
-  TEST_CASE("node probe: a node runs four probes at a time and ignores more") {
+  TEST_CASE("node probe: a node ignores requests beyond four concurrent probes") {
     ProbedNode node;
     std::vector<int> serials;
     for (std::uint32_t number = 1; number <= 4; ++number)
@@ -85,7 +85,7 @@ TEST_SUITE("node probe") {
     CHECK(node.request_probe(6) != 0);
   }
 
-  TEST_CASE("node probe: the result of a lost connection is not used for an equal number") {
+  TEST_CASE("node probe: results requested by a lost connection are ignored") {
     ProbedNode node;
     const int first = node.request_probe(1);
     node.take(ConnectionLost{"reset"});

@@ -24,7 +24,7 @@ Join ranked(const CoordinationDriver& driver, const std::string& name) {
 }  // namespace
 
 TEST_SUITE("node return") {
-  TEST_CASE("node return: a node that reconnects replaces its former connection") {
+  TEST_CASE("node return: a new connection of a node replaces the former one") {
     CoordinationDriver driver({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     Join join = driver.join_of("a");
     join.node_rank = 0;
@@ -53,7 +53,7 @@ TEST_SUITE("node return") {
     CHECK(driver.has<CloseConnection>());
   }
 
-  TEST_CASE("node return: messages of an older connection do not replace later ones") {
+  TEST_CASE("node return: a late join from an older connection is ignored") {
     CoordinationDriver driver({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     auto join = driver.join_of("a");
     join.connection = 2;
@@ -66,7 +66,7 @@ TEST_SUITE("node return") {
     CHECK(driver.sent_to<RoundFormed>(1).size() == 1);
   }
 
-  TEST_CASE("node return: another node cannot take a rank") {
+  TEST_CASE("node return: another node cannot take a rank in use") {
     CoordinationDriver driver({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     driver.send(1, ranked(driver, "a"), 0);
     driver.send(2, ranked(driver, "b"), 200);
@@ -74,7 +74,7 @@ TEST_SUITE("node return") {
     CHECK(driver.sent_to<Refused>(2)[0].reason == "--node_rank=0 is taken by a");
   }
 
-  TEST_CASE("node return: a restarted agent gets its rank when the old one is lost") {
+  TEST_CASE("node return: a restarted agent gets its rank when its old agent is lost") {
     for (const bool is_silent : {false, true}) {
       CAPTURE(is_silent);
       CoordinationDriver driver({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
@@ -99,7 +99,7 @@ TEST_SUITE("node return") {
     }
   }
 
-  TEST_CASE("node return: a node of any name waits for the rank of a leaving node") {
+  TEST_CASE("node return: any node waits for the rank of a leaving node") {
     for (const auto* name : {"a", "b"}) {
       CAPTURE(name);
       CoordinationDriver driver({.run_id = "run", .nodes_min = 1, .nodes_max = 1});
@@ -122,7 +122,7 @@ TEST_SUITE("node return") {
     }
   }
 
-  TEST_CASE("node return: with a long lease a duplicate agent is notified and finally rejected") {
+  TEST_CASE("node return: a duplicate agent is notified before it is rejected") {
     CoordinationDriver driver({.run_id = "run", .nodes_min = 2, .nodes_max = 2, .lease = 30s});
     driver.send(1, ranked(driver, "a"), 0);
     driver.send(2, ranked(driver, "a"), 1000);
@@ -139,7 +139,7 @@ TEST_SUITE("node return") {
     CHECK(is_refused);
   }
 
-  TEST_CASE("node return: a duplicate agent is rejected while the other one lives") {
+  TEST_CASE("node return: a duplicate agent is rejected if the first agent is alive") {
     CoordinationDriver driver({.run_id = "run", .nodes_min = 2, .nodes_max = 2});
     driver.send(1, ranked(driver, "a"), 0);
     driver.send(2, ranked(driver, "a"), 1000);
@@ -154,7 +154,7 @@ TEST_SUITE("node return") {
     CHECK(driver.has<CloseConnection>());
   }
 
-  TEST_CASE("node return: a waiting agent can leave and gets the outcome later") {
+  TEST_CASE("node return: an agent that waits for a rank gets the outcome when the run ends") {
     CoordinationDriver driver({.run_id = "run", .nodes_min = 1, .nodes_max = 1});
     driver.send(1, ranked(driver, "a"), 0);
     driver.send(2, ranked(driver, "a"), 100);

@@ -97,7 +97,7 @@ void for_each_plan(const std::function<void(const NodeLayout&, const LanePlan&, 
 }  // namespace
 
 TEST_SUITE("node schedule") {
-  TEST_CASE("node schedule: a layout has the position of every rank") {
+  TEST_CASE("node schedule: a layout yields the position of every rank") {
     const NodeLayout layout({2, 1, 3});
     CHECK(layout.nodes() == 3);
     CHECK(layout.ranks() == 6);
@@ -113,7 +113,7 @@ TEST_SUITE("node schedule") {
     }
   }
 
-  TEST_CASE("node schedule: neighbours are mutual with one on each other node") {
+  TEST_CASE("node schedule: each rank has one mutual neighbour on every other node") {
     for (const auto& spread : all_spreads()) {
       const NodeLayout layout(spread);
       for (int rank = 0; rank < layout.ranks(); ++rank) {
@@ -143,7 +143,7 @@ TEST_SUITE("node schedule") {
     });
   }
 
-  TEST_CASE("node schedule: contributions reach the owner of each element from all nodes") {
+  TEST_CASE("node schedule: the owner of an element gets the contributions of all nodes") {
     for_each_plan([](const NodeLayout& layout, const LanePlan& plan, std::size_t) {
       const auto all =
           step_of_all(plan, layout, [](const LanePlan& p, int rank) { return p.to_owners(rank); });
@@ -159,7 +159,7 @@ TEST_SUITE("node schedule") {
     });
   }
 
-  TEST_CASE("node schedule: movers receive their whole lane or one node's part") {
+  TEST_CASE("node schedule: a mover receives its whole lane or the part of one node") {
     for_each_plan([](const NodeLayout& layout, const LanePlan& plan, std::size_t elements) {
       for (int target = -1; target < layout.nodes(); ++target) {
         std::vector<Copy> copies(static_cast<std::size_t>(layout.ranks()), Copy(elements));
@@ -181,7 +181,7 @@ TEST_SUITE("node schedule") {
     });
   }
 
-  TEST_CASE("node schedule: data of one node reaches all movers in two steps") {
+  TEST_CASE("node schedule: a broadcast from one node reaches all movers in two steps") {
     for_each_plan([](const NodeLayout& layout, const LanePlan& plan, std::size_t elements) {
       for (int root = 0; root < layout.nodes(); ++root) {
         std::vector<Copy> copies(static_cast<std::size_t>(layout.ranks()), Copy(elements));

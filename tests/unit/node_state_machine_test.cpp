@@ -54,7 +54,7 @@ NodeStateMachine running(bool is_host = false) {
 }  // namespace
 
 TEST_SUITE("node state machine") {
-  TEST_CASE("node: a coordinator that requests waiting is not considered silent") {
+  TEST_CASE("node: a coordinator that sends waiting notices is not considered silent") {
     NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{}, at(0));
@@ -80,7 +80,7 @@ TEST_SUITE("node state machine") {
     CHECK(std::get<Join>(sent[0].message).since_round == 1s);
   }
 
-  TEST_CASE("node: heartbeats contain the wait of its ranks until its workers end") {
+  TEST_CASE("node: heartbeats contain the longest wait of the ranks until the workers end") {
     auto part = running();
     const auto wait_sent_at = [&part](int now) {
       const auto sent = of<Send>(part.apply(NodeTimePassed{}, at(now)));
@@ -134,7 +134,7 @@ TEST_SUITE("node state machine") {
     CHECK(announced == std::vector{1000, 31'000, 61'000, 91'000});
   }
 
-  TEST_CASE("node: a run that succeeded without the node is reported") {
+  TEST_CASE("node: a warning reports that the run has already succeeded without the node") {
     NodeStateMachine part(Join{.run_id = "r"}, Settings{.rejoin_timeout = 7'500ms}, at(0));
     part.start(at(0));
     const auto actions = part.apply(JoinRejected{RunOutcome{}}, at(100));
@@ -147,7 +147,7 @@ TEST_SUITE("node state machine") {
     CHECK(of<EndRun>(actions).size() == 1);
   }
 
-  TEST_CASE("node: only nodes outside the run report the outcome as news") {
+  TEST_CASE("node: the outcome is announced only by a node that was not part of the run") {
     const RunOutcome failed{.result = RunResult::failed, .reason = "rank 1 failed"};
     struct Row {
       RunOutcome outcome;
@@ -167,7 +167,7 @@ TEST_SUITE("node state machine") {
     }
   }
 
-  TEST_CASE("node: a run interrupted by its host ends for a node without the rendezvous") {
+  TEST_CASE("node: an interrupt by the host ends the node even if the rendezvous is lost") {
     auto part = joined();
     part.apply(MessageReceived{kRound}, at(20));
     part.apply(MessageReceived{StopWorkers{0, "a was asked to stop", true, 2}}, at(20));
@@ -184,7 +184,7 @@ TEST_SUITE("node state machine") {
     CHECK(outcome.reason == "a was asked to stop");
   }
 
-  TEST_CASE("node: a wait for another round is a warning unless the last one ended in order") {
+  TEST_CASE("node: a waiting notice is a warning unless the last round ended in order") {
     for (const bool is_orderly : {false, true}) {
       auto part = joined();
       const auto is_warning = [&] {
@@ -207,7 +207,7 @@ TEST_SUITE("node state machine") {
     CHECK(part.next_wake() == at(1010));
   }
 
-  TEST_CASE("node: without responses workers are killed before the lease expires") {
+  TEST_CASE("node: workers are killed before the lease expires if no response arrives") {
     auto part = running();
     for (int now = 510; now < 2500; now += 500) part.apply(NodeTimePassed{}, at(now));
     // The join was sent at 0 and read later, so the coordinator's lease ends after 3000.
@@ -218,7 +218,7 @@ TEST_SUITE("node state machine") {
     CHECK(of<Disconnect>(actions).size() == 1);
   }
 
-  TEST_CASE("node: a response extends the lease from the time of its request") {
+  TEST_CASE("node: a response extends the lease counted from its request") {
     auto part = running();
     part.apply(NodeTimePassed{}, at(510));
     part.apply(MessageReceived{HeartbeatAnswer{1}}, at(900));
@@ -226,7 +226,7 @@ TEST_SUITE("node state machine") {
     CHECK(part.next_wake() == at(3010));
   }
 
-  TEST_CASE("node: the guardian gets each end of the lease until the run has an outcome") {
+  TEST_CASE("node: the guardian gets every new end of the lease until the run ends") {
     auto part = joined();
     auto actions = part.apply(MessageReceived{kRound}, at(20));
     CHECK(of<GuardUntil>(actions).empty());  // it was notified at the welcome
@@ -239,7 +239,7 @@ TEST_SUITE("node state machine") {
     CHECK(of<GuardUntil>(actions)[0].end == Time::max());
   }
 
-  TEST_CASE("node: an agent stopped for too long first gives up its round") {
+  TEST_CASE("node: an agent suspended beyond its lease kills its workers first") {
     const std::vector<NodeEvent> firsts = {
         MessageReceived{StopWorkers{0, "another round"}}, MessageReceived{HeartbeatAnswer{1}},
         OwnWorkersFailing{"rank 0 was killed"},           OwnWorkersEnded{},
@@ -274,7 +274,7 @@ TEST_SUITE("node state machine") {
     CHECK(std::get<Join>(of<Send>(actions)[0].message).last_round == 0);
   }
 
-  TEST_CASE("node: a rendezvous that does not return ends the run on this node") {
+  TEST_CASE("node: the run ends on the node if the rendezvous stays lost") {
     auto part = joined();
     auto actions = part.apply(ConnectionLost{"its connection was closed"}, at(100));
     Time now = at(100);
@@ -286,7 +286,7 @@ TEST_SUITE("node state machine") {
     CHECK(of<EndRun>(actions)[0].outcome.result == RunResult::no_rendezvous);
   }
 
-  TEST_CASE("node: a rendezvous that accepts and never responds is given up") {
+  TEST_CASE("node: a rendezvous that accepts but does not respond is abandoned after 10 s") {
     NodeStateMachine part(Join{}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{}, at(0));
@@ -296,7 +296,7 @@ TEST_SUITE("node state machine") {
     CHECK(of<Connect>(actions).size() == 1);
   }
 
-  TEST_CASE("node: the announced loss names the rendezvous once") {
+  TEST_CASE("node: the message about a lost rendezvous names it once") {
     NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{.where = "the rendezvous at a:1"}, at(0));
@@ -307,7 +307,7 @@ TEST_SUITE("node state machine") {
           "the rendezvous is lost: its connection was closed (at a:1)");
   }
 
-  TEST_CASE("node: a hung rendezvous is waited for until the limit") {
+  TEST_CASE("node: the node waits for a hung rendezvous until the limit") {
     auto part = joined();
     auto actions = part.apply(ConnectionLost{"its connection was closed"}, at(100));
     CHECK(part.give_up() == at(30'100));
@@ -327,7 +327,7 @@ TEST_SUITE("node state machine") {
           "another program, such as torchrun; gave up after 30 s (rejoin_timeout)");
   }
 
-  TEST_CASE("node: an attempt cut off by the limit does not hide the earlier error") {
+  TEST_CASE("node: the final error is that of the last complete connection attempt") {
     for (const bool is_connected : {false, true}) {
       NodeStateMachine part(Join{}, Settings{.join_timeout = 1s}, at(0));
       part.start(at(0));
@@ -342,7 +342,7 @@ TEST_SUITE("node state machine") {
     }
   }
 
-  TEST_CASE("node: a leaving node first notifies and ends after its workers") {
+  TEST_CASE("node: a leaving node notifies the coordinator and ends after its workers") {
     auto part = running();
     auto actions = part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(100));
     CHECK(sends<Leave>(actions));
@@ -354,7 +354,7 @@ TEST_SUITE("node state machine") {
     CHECK(outcome.signal == 15);
   }
 
-  TEST_CASE("node: a node that cannot start workers leaves before it reports their end") {
+  TEST_CASE("node: a node with leftover processes leaves before it reports the workers' end") {
     auto part = running();
     const auto actions = part.apply(OwnWorkersEnded{.still_running = "process 7"}, at(100));
     const auto sent = of<Send>(actions);
@@ -366,7 +366,7 @@ TEST_SUITE("node state machine") {
     CHECK(of<EndRun>(actions)[0].outcome.result == RunResult::interrupted);
   }
 
-  TEST_CASE("node: a successful node stays even with leftover processes") {
+  TEST_CASE("node: a successful node with leftover processes does not leave") {
     const OwnWorkersEnded ended{.have_succeeded = true, .still_running = "process 7"};
     for (const bool is_host : {false, true}) {
       auto part = running(is_host);
@@ -381,7 +381,7 @@ TEST_SUITE("node state machine") {
     }
   }
 
-  TEST_CASE("node: a successful node with leftover processes leaves instead of a new round") {
+  TEST_CASE("node: a successful node with leftover processes leaves at the next round") {
     auto part = running();
     part.apply(OwnWorkersEnded{.have_succeeded = true, .still_running = "process 7"}, at(100));
     auto next = kRound;
@@ -395,7 +395,7 @@ TEST_SUITE("node state machine") {
     CHECK(part.has_ended());
   }
 
-  TEST_CASE("node: the host's node stays until the outcome") {
+  TEST_CASE("node: a host asked to stop stays until the run has an outcome") {
     auto part = running(true);
     part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(100));
     part.apply(OwnWorkersEnded{}, at(200));
@@ -404,7 +404,7 @@ TEST_SUITE("node state machine") {
     CHECK(part.has_ended());
   }
 
-  TEST_CASE("node: the host's node joins before it leaves so that others are notified") {
+  TEST_CASE("node: a host asked to stop first joins so that other nodes are notified") {
     for (const bool is_connected : {false, true}) {
       NodeStateMachine part({.run_id = "r", .name = "a", .is_host = true}, {}, at(0));
       part.start(at(0));
@@ -418,14 +418,14 @@ TEST_SUITE("node state machine") {
     }
   }
 
-  TEST_CASE("node: a stop before joining ends the node at once") {
+  TEST_CASE("node: a node asked to stop before it has joined ends at once") {
     NodeStateMachine part({.run_id = "r", .name = "b"}, {}, at(0));
     part.start(at(0));
     part.apply(AskedToLeave{"was asked to stop by SIGTERM", 15}, at(1));
     CHECK(part.has_ended());
   }
 
-  TEST_CASE("node: an outcome during a round takes effect after the workers end") {
+  TEST_CASE("node: an outcome during a round takes effect when the workers have ended") {
     auto part = running();
     auto actions = part.apply(MessageReceived{Finish{{.reason = "over"}}}, at(100));
     CHECK(of<EndWorkers>(actions).size() == 1);
@@ -434,13 +434,13 @@ TEST_SUITE("node state machine") {
     CHECK(of<EndRun>(actions)[0].outcome.reason == "over");
   }
 
-  TEST_CASE("node: a request for an older round is ignored") {
+  TEST_CASE("node: a request about an earlier round is ignored") {
     auto part = running();
     CHECK(of<EndWorkers>(part.apply(MessageReceived{StopWorkers{-1, "late"}}, at(100))).empty());
     CHECK(of<EndWorkers>(part.apply(MessageReceived{StopWorkers{0, "now"}}, at(100))).size() == 1);
   }
 
-  TEST_CASE("node: an out of order round is ignored") {
+  TEST_CASE("node: a round that is out of order is ignored") {
     auto part = running();
     part.apply(OwnWorkersEnded{}, at(100));
     const auto actions = part.apply(MessageReceived{kRound}, at(200));
@@ -467,7 +467,7 @@ TEST_SUITE("node state machine") {
     }
   }
 
-  TEST_CASE("node: an unauthenticated refusal ends the node only if repeated for 30 s") {
+  TEST_CASE("node: an unauthenticated refusal ends the node only when repeated for 30 s") {
     NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     const MessageReceived unproven{Refused{"unknown secret"}, false};
@@ -481,25 +481,25 @@ TEST_SUITE("node state machine") {
       if (seconds == 1)
         CHECK(of<Announce>(actions)[0].text == "unknown secret; trying again for 29 s");
     }
-    SUBCASE("it is repeated") {
+    SUBCASE("the refusal is repeated") {
       part.apply(Connected{}, at(30'002));
       const auto actions = part.apply(unproven, at(30'003));
       REQUIRE(of<EndRun>(actions).size() == 1);
       CHECK(of<EndRun>(actions)[0].outcome.scope == OutcomeScope::node);
       CHECK(of<EndRun>(actions)[0].outcome.reason == "this node was refused: unknown secret");
     }
-    SUBCASE("there was no listener meanwhile") {
+    SUBCASE("no process listens meanwhile") {
       part.apply(ConnectionLost{"connection refused"}, at(30'002));
       part.apply(Connected{}, at(31'000));
       CHECK(of<EndRun>(part.apply(unproven, at(31'001))).empty());
     }
-    SUBCASE("the coordinator takes the port") {
+    SUBCASE("the coordinator gets the port") {
       part.apply(Connected{}, at(30'002));
       CHECK(of<EndRun>(part.apply(MessageReceived{Welcome{3s}}, at(30'003))).empty());
     }
   }
 
-  TEST_CASE("node: a refusal ends the node with its reason") {
+  TEST_CASE("node: an authenticated refusal ends the node with the reason") {
     NodeStateMachine part(Join{}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{}, at(0));

@@ -51,7 +51,7 @@ NodeStateMachine with_workers(Time term_end) {
 }  // namespace
 
 TEST_SUITE("suspended agent") {
-  TEST_CASE("suspended agent: reports the time and whether its workers are gone") {
+  TEST_CASE("suspended agent: the warning has the duration and whether workers were killed") {
     struct Row {
       int now;
       const char* end;
@@ -74,7 +74,7 @@ TEST_SUITE("suspended agent") {
 }
 
 TEST_SUITE("node beside an elected coordinator") {
-  TEST_CASE("elected host's node: its workers are guarded until the earlier of term and lease") {
+  TEST_CASE("elected host's node: workers are guarded until term or lease ends") {
     auto part = with_workers(at(2000));
     CHECK(part.next_wake() == at(500));
     part.apply(NodeTimePassed{}, at(500));
@@ -84,7 +84,7 @@ TEST_SUITE("node beside an elected coordinator") {
     CHECK(guarded_until(part.apply(TermRenewed{at(9000)}, at(530))) == at(3000));
   }
 
-  TEST_CASE("elected host's node: the end of the term kills its workers") {
+  TEST_CASE("elected host's node: the end of the term kills the workers") {
     auto part = with_workers(at(2000));
     part.apply(NodeTimePassed{}, at(1990));
     part.apply(MessageReceived{HeartbeatAnswer{1}}, at(1995));
@@ -94,14 +94,12 @@ TEST_SUITE("node beside an elected coordinator") {
     CHECK(has<EndWorkers>(actions));
   }
 
-  TEST_CASE("elected host's node: a renewal read after the term is too late") {
+  TEST_CASE("elected host's node: a renewal read after the end of the term is ignored") {
     auto part = with_workers(at(2000));
     CHECK(has<EndWorkers>(part.apply(TermRenewed{at(2400)}, at(2100))));
   }
 
-  TEST_CASE(
-      "elected host's node: a round formed before the end of the term does not start after "
-      "it") {
+  TEST_CASE("elected host's node: a round read after the end of the term does not start") {
     NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{at(2000)}, at(0));
@@ -109,7 +107,7 @@ TEST_SUITE("node beside an elected coordinator") {
     CHECK_FALSE(has<StartWorkers>(part.apply(MessageReceived{kRound}, at(2100))));
   }
 
-  TEST_CASE("elected host's node: an earlier term does not count with another coordinator") {
+  TEST_CASE("elected host's node: renewals of another coordinator's term are ignored") {
     auto part = with_workers(Time::max());
     CHECK_FALSE(guarded_until(part.apply(TermRenewed{at(100)}, at(50))));
     CHECK(part.next_wake() == at(500));

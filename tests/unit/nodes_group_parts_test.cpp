@@ -46,7 +46,7 @@ std::string refusal(const std::vector<Presence>& workers) {
 }  // namespace
 
 TEST_SUITE("nodes group parts") {
-  TEST_CASE("nodes group: widening and finalising a single value returns it for every type") {
+  TEST_CASE("nodes group: widening and finalising one value returns it for every type") {
     for (const DataType type : kTypes) {
       for (const ReduceOp op : kOps) {
         const auto input = test::make_inputs(1, 1000, type)[0];
@@ -68,7 +68,7 @@ TEST_SUITE("nodes group parts") {
     CHECK(result == std::vector<std::int32_t>{150, -150, 0});
   }
 
-  TEST_CASE("nodes group: an address in the store needs the group's proof") {
+  TEST_CASE("nodes group: an address in the store is accepted only with the group's proof") {
     const Presence presence{.node = 3,
                             .local_world_size = 8,
                             .address = {{"10.0.0.1", "fd00::1"}, 4711},
@@ -91,7 +91,7 @@ TEST_SUITE("nodes group parts") {
     }
   }
 
-  TEST_CASE("nodes group: invalid data of a worker is rejected") {
+  TEST_CASE("nodes group: an invalid address of a worker is rejected") {
     for (const Presence& wrong :
          {Presence{.node = 0, .local_world_size = 0, .address = {{}, 4711}, .message_port = 4712},
           Presence{.node = 0, .local_world_size = 1, .address = {{}, 0}, .message_port = 4712},
@@ -99,7 +99,7 @@ TEST_SUITE("nodes group parts") {
       CHECK_THROWS_AS(host::decode_presence(host::encode(wrong, 0, kKey), 0, kKey), Error);
   }
 
-  TEST_CASE("nodes group: the layout follows from consistent data of the workers") {
+  TEST_CASE("nodes group: a layout is made only from consistent workers") {
     const auto layout = layout_of({worker(0, 2), worker(0, 2), worker(1, 1), worker(2, 1)});
     CHECK(layout.nodes() == 3);
     CHECK(layout.ranks_on(0) == 2);
@@ -111,7 +111,7 @@ TEST_SUITE("nodes group parts") {
               .find("ranks 0 to 1 are on node 0, which has 1 workers") != std::string::npos);
   }
 
-  TEST_CASE("nodes group: a failure is reported through the store") {
+  TEST_CASE("nodes group: a failure record round-trips and malformed ones are rejected") {
     const FailureRecord record{FailureKind::timeout, 12, "rank 12 is late: 3 s"};
     const auto read = tcp::decode_failure(tcp::encode(record));
     CHECK(read.kind == record.kind);
@@ -123,7 +123,7 @@ TEST_SUITE("nodes group parts") {
     }
   }
 
-  TEST_CASE("nodes group: a hello is new and bound to sender and receiver") {
+  TEST_CASE("nodes group: each hello has a new nonce and names sender and receiver") {
     const auto hello = tcp::make_hello(3, 1);
     CHECK(tcp::is_hello(hello, 3, 1));
     CHECK_FALSE(tcp::is_hello(hello, 1, 3));
@@ -131,7 +131,7 @@ TEST_SUITE("nodes group parts") {
     CHECK(tcp::make_hello(3, 1).nonce != hello.nonce);
   }
 
-  TEST_CASE("nodes group: a proof is bound to one side of one connection") {
+  TEST_CASE("nodes group: a proof is valid only for one side of one connection") {
     using tcp::Side;
     const auto call = tcp::make_hello(3, 1);
     const auto answer = tcp::make_hello(1, 3);
@@ -144,7 +144,7 @@ TEST_SUITE("nodes group parts") {
     CHECK_FALSE(are_equal(proof, tcp::prove(Side::caller, kKey, call, tcp::make_hello(1, 3))));
   }
 
-  TEST_CASE("nodes group: each kind of connection has its own keys") {
+  TEST_CASE("nodes group: each kind of connection has a separate key") {
     const host::NodeMeeting meeting{.key = kKey, .prefix = {}, .workers = {}};
     CHECK_FALSE(are_equal(host::key_for(meeting, "mesh"), host::key_for(meeting, "messages")));
     CHECK_FALSE(are_equal(host::key_for(meeting, "mesh"), kKey));

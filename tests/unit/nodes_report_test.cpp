@@ -22,7 +22,7 @@ std::string shown(const ConsoleSettings& settings, const std::vector<Event>& eve
 }  // namespace
 
 TEST_SUITE("console of several nodes") {
-  TEST_CASE("console: several nodes report the rendezvous and one outcome") {
+  TEST_CASE("console: a node of several reports the rendezvous and the outcome of the run") {
     const RunStarted started = {.run_id = "job",
                                 .program = "train.py",
                                 .local_world_size = 2,
@@ -39,7 +39,7 @@ TEST_SUITE("console of several nodes") {
           "succeeded\n");
   }
 
-  TEST_CASE("console: a leaving node reports its own leave instead of the end of the run") {
+  TEST_CASE("console: a leaving node reports that it left instead of the end of the run") {
     RunFinished finished;
     finished.result = RunResult::interrupted;
     finished.attempts = 2;
@@ -52,7 +52,7 @@ TEST_SUITE("console of several nodes") {
           "143: this node was asked to stop by SIGTERM\n");
   }
 
-  TEST_CASE("console: a successful node whose wait expires reports unfinished nodes") {
+  TEST_CASE("console: a successful node that stops waiting reports that others have not ended") {
     RunFinished finished;
     finished.attempts = 1;
     finished.reason = "the workers of this node succeeded, and those of others have not ended";
@@ -63,7 +63,7 @@ TEST_SUITE("console of several nodes") {
           "and those of others have not ended\n");
   }
 
-  TEST_CASE("console: lines for another ddprun are marked including the report") {
+  TEST_CASE("console: all lines sent to another ddprun are marked") {
     RunFinished finished;
     finished.result = RunResult::failed;
     const ConsoleSettings settings = {.node = "a", .columns = 60, .mark = "<m>"};

@@ -106,7 +106,7 @@ class OneNode {
 }  // namespace
 
 TEST_SUITE("one node") {
-  TEST_CASE("one node: workers start at the join without lease or probe or timer") {
+  TEST_CASE("one node: workers start without lease and probe and timer") {
     const OneNode node(0);
     CHECK(node.rounds == std::vector{0});
     CHECK_FALSE(node.is_guarded);
@@ -157,7 +157,7 @@ TEST_SUITE("one node") {
     }
   }
 
-  TEST_CASE("one node: a signal interrupts the run however its workers end") {
+  TEST_CASE("one node: a signal interrupts the run even if the workers succeed") {
     for (const bool succeed : {true, false}) {
       OneNode node(3);
       node.ask_to_leave();
@@ -172,7 +172,7 @@ TEST_SUITE("one node") {
     }
   }
 
-  TEST_CASE("one node: processes that could not be killed prevent only a restart") {
+  TEST_CASE("one node: leftover processes prevent a restart but not success") {
     OneNode node(3);
     node.fail(60s, "process 7 is still running");
     REQUIRE(node.outcome);

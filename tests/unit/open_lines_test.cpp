@@ -44,7 +44,7 @@ TEST_SUITE("open lines") {
     CHECK(lines.draw(kSize).empty());
   }
 
-  TEST_CASE("open lines: a completed line continues at its prompt") {
+  TEST_CASE("open lines: output that completes a prompt is printed after it") {
     OpenLines lines;
     TinyTerminal terminal(kSize.columns);
     lines.set(&kOwners[0], "[0]: (Pdb) ");
@@ -57,9 +57,7 @@ TEST_SUITE("open lines") {
     CHECK(terminal.rows() == Rows{"[0]: (Pdb) p 6*7", "42", "[0]: (Pdb)"});
   }
 
-  TEST_CASE(
-      "open lines: a completed line is redrawn unless its prompt is the only and unchanged "
-      "row") {
+  TEST_CASE("open lines: a line continues in place only if its prompt is the sole row") {
     OpenLines lines;
     CHECK_FALSE(lines.complete(&kOwners[0], "text\n"));
     lines.set(&kOwners[0], "prompt");
@@ -78,7 +76,7 @@ TEST_SUITE("open lines") {
     CHECK_FALSE(cut.complete(&kOwners[0], too_long + "\n"));
   }
 
-  TEST_CASE("open lines: complete lines are above open ones") {
+  TEST_CASE("open lines: complete lines are printed above open ones") {
     OpenLines lines;
     TinyTerminal terminal(kSize.columns);
     lines.set(&kOwners[0], "[0]: 10%");
@@ -92,7 +90,7 @@ TEST_SUITE("open lines") {
     CHECK(lines.erase().empty());
   }
 
-  TEST_CASE("open lines: an update without effect is reported as such") {
+  TEST_CASE("open lines: set() returns whether the row has changed") {
     OpenLines lines;
     CHECK_FALSE(lines.set(&kOwners[0], ""));
     CHECK(lines.set(&kOwners[0], "a"));
@@ -109,7 +107,7 @@ TEST_SUITE("open lines") {
     CHECK(terminal.rows() == Rows{std::string(19, 'c')});
   }
 
-  TEST_CASE("open lines: at most half of the rows are used and the last one counts the rest") {
+  TEST_CASE("open lines: at most half of the rows are used and the last one counts others") {
     OpenLines lines;
     TinyTerminal terminal(kSize.columns);
     for (const auto& owner : kOwners) lines.set(&owner, "x");
@@ -139,7 +137,7 @@ TEST_SUITE("open lines") {
 }
 
 TEST_SUITE("open line") {
-  TEST_CASE("open line: is cut by characters") {
+  TEST_CASE("open line: a long line is cut between characters") {
     CHECK(fit_to_row("\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88|", 2) == "\xe2\x96\x88\xe2\x96\x88");
     CHECK(fit_to_row("abc", 3) == "abc");
     CHECK(fit_to_row("abcd", 3) == "abc");
@@ -154,7 +152,7 @@ TEST_SUITE("open line") {
     CHECK(fit_to_row("\u00e9\u2588\u2501", 3) == "\u00e9\u2588\u2501");
   }
 
-  TEST_CASE("open line: each invalid byte uses a column") {
+  TEST_CASE("open line: each invalid byte is shown in one column") {
     CHECK(fit_to_row("\xff\xc3|\xe6\x97", 3) == "??|");
     CHECK(fit_to_row("\x9b\x80\x80", 2) == "??");
     CHECK(fit_to_row("\xe6", 2) == "?");

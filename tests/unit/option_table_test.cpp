@@ -18,7 +18,7 @@ using namespace ddprun::test;
 using namespace std::chrono_literals;
 
 TEST_SUITE("command line environment") {
-  TEST_CASE("option table: PET_ variables are defaults that arguments override") {
+  TEST_CASE("option table: arguments override PET_ variables") {
     const Variables variables = {{"PET_NPROC_PER_NODE", "3"}, {"PET_MAX_RESTARTS", "2"},
                                  {"PET_REDIRECTS", "0:1"},    {"PET_STANDALONE", "1"},
                                  {"PET_MODULE", "0"},         {"PET_RDZV_ID", "job"}};
@@ -32,31 +32,31 @@ TEST_SUITE("command line environment") {
     CHECK(options.rdzv_id == "job");
   }
 
-  TEST_CASE("option table: an invalid value names its variable once") {
+  TEST_CASE("option table: an invalid value of a variable is reported with its name") {
     const auto problems =
         problems_of({"train.py"}, {{"PET_MAX_RESTARTS", "three"}, {"PET_NO_PYTHON", "yes"}});
     CHECK(contains(problems, "PET_MAX_RESTARTS=three: is not an integer"));
     CHECK(contains(problems, "PET_NO_PYTHON=yes: is not an integer (0 for off, 1 for on)"));
   }
 
-  TEST_CASE("option table: an overridden invalid value is ignored") {
+  TEST_CASE("option table: an invalid value of an overridden variable is ignored") {
     CHECK(options_of({"--max_restarts=1", "x.py"}, {{"PET_MAX_RESTARTS", "three"}}).max_restarts ==
           1);
   }
 
-  TEST_CASE("option table: an empty variable is unset") {
+  TEST_CASE("option table: an empty variable counts as unset") {
     CHECK(options_of({"x.py"}, {{"PET_MAX_RESTARTS", ""}, {"PET_STANDALONE", ""}}) ==
           options_of({"x.py"}));
   }
 
-  TEST_CASE("option table: options without a variable ignore it") {
+  TEST_CASE("option table: PET_ variables of options without a variable are ignored") {
     CHECK(options_of({"x.py"}, {{"PET_NUMA_BINDING", "node"},
                                 {"PET_USE_ENV", "1"},
                                 {"PET_LOGS_SPECS", "x"},
                                 {"PET_EVENTS", "f"}}) == options_of({"x.py"}));
   }
 
-  TEST_CASE("option table: --prefix overrides torchrun's option and variables") {
+  TEST_CASE("option table: --prefix overrides torchrun's prefix option and variable") {
     const std::string option = "--log-line-prefix-template=${rank}:";
     const std::string variable = "PET_LOG_LINE_PREFIX_TEMPLATE";
     const auto expected = options_of({"--prefix=${rank}:", "x.py"});
@@ -68,7 +68,7 @@ TEST_SUITE("command line environment") {
                    "--log_line_prefix_template=${host}: has no field"));
   }
 
-  TEST_CASE("option table: PET_ and the argument override the older shutdown variable") {
+  TEST_CASE("option table: PET_SHUTDOWN_TIMEOUT overrides TORCH_ELASTIC_SHUTDOWN_TIMEOUT") {
     const std::string older = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
     CHECK(options_of({"x.py"}, {{older, "7"}}).shutdown_timeout == 7s);
     CHECK(options_of({"x.py"}, {{older, "7"}, {"PET_SHUTDOWN_TIMEOUT", "8"}}).shutdown_timeout ==
@@ -79,7 +79,7 @@ TEST_SUITE("command line environment") {
 }
 
 TEST_SUITE("option table") {
-  TEST_CASE("option table: names are unique and lower case and have help") {
+  TEST_CASE("option table: names are unique and lower case and every option has help") {
     std::set<std::string_view> names;
     std::set<char> letters;
     for (const auto& entry : option_table()) {
@@ -92,7 +92,7 @@ TEST_SUITE("option table") {
     }
   }
 
-  TEST_CASE("option table: torchrun's abbreviations stay unambiguous") {
+  TEST_CASE("option table: no ddprun option makes a torchrun abbreviation ambiguous") {
     for (const auto& own : option_table()) {
       if (!own.is_own()) continue;
       for (const auto& entry : option_table()) {
@@ -104,7 +104,7 @@ TEST_SUITE("option table") {
 }
 
 TEST_SUITE("completion of a shell") {
-  TEST_CASE("shell completion: is printed for the command name") {
+  TEST_CASE("shell completion: the script completes the invoked command name") {
     const auto printed = [](const std::string& shell, const std::string& name) {
       const auto parsed = parse_command_line({"--print-completion", shell}, lookup_in({}), 80,
                                              {name, CompatMode::torchrun});
@@ -122,13 +122,13 @@ TEST_SUITE("completion of a shell") {
 }
 
 TEST_SUITE("hints") {
-  TEST_CASE("hints: worker options of other launchers are understood") {
+  TEST_CASE("hints: worker options of other launchers yield a suggestion") {
     for (const std::string word : {"--nprocs=2", "--num_processes", "--num-gpus=8", "-np"}) {
       CHECK_MESSAGE(contains(problems_of({word}), "did you mean --nproc_per_node?"), word);
     }
   }
 
-  TEST_CASE("hints: a program taken as a value is not also reported missing") {
+  TEST_CASE("hints: a program taken for an option's value is not reported missing") {
     const auto problems = problems_of({"--max_restarts", "t.py"});
     CHECK(contains(problems, "--max_restarts=t.py: is not an integer"));
     CHECK_FALSE(contains(problems, "no program given"));
@@ -136,7 +136,7 @@ TEST_SUITE("hints") {
 }
 
 TEST_SUITE("help text") {
-  TEST_CASE("help: every option is listed within the terminal width") {
+  TEST_CASE("help: every option is listed and lines fit the terminal width") {
     for (const int columns : {60, 80, 100}) {
       const auto parsed = parse_command_line({"--help"}, lookup_in({}), columns);
       const auto text = std::get<HelpText>(parsed).text;
@@ -155,7 +155,7 @@ TEST_SUITE("help text") {
 }
 
 TEST_SUITE("command line robustness") {
-  TEST_CASE("command line: any arguments give a plan or problems or help") {
+  TEST_CASE("command line: random arguments yield a plan or problems or help") {
     std::mt19937 random(20261121);
     const auto any = [&](std::size_t count) {
       return std::uniform_int_distribution<std::size_t>(0, count - 1)(random);

@@ -31,7 +31,7 @@ CoordinationDriver newcomer_at(int now) {
 }  // namespace
 
 TEST_SUITE("orderly end") {
-  TEST_CASE("orderly end: a loss or failure makes an orderly end urgent once") {
+  TEST_CASE("orderly end: a loss or failure turns an orderly stop into an urgent one") {
     for (const bool is_loss : {true, false}) {
       CAPTURE(is_loss);
       auto driver = newcomer_at(2100);
@@ -64,7 +64,7 @@ TEST_SUITE("orderly end") {
     CHECK(driver.coordination().restarts_used() == 1);
   }
 
-  TEST_CASE("orderly end: a failure shortly after the stop of peers uses no restart") {
+  TEST_CASE("orderly end: a failure caused by stopped peers uses no restart") {
     auto driver = newcomer_at(2100);
     driver.send(2, WorkersFailing{0, "rank 1 lost its peers", false}, 2101);
     const Failure failure{.is_victim = true, .description = "rank 1 lost its peers"};
@@ -82,7 +82,7 @@ TEST_SUITE("orderly end") {
     CHECK(driver.sent_to<RoundFormed>(4)[0].restarts_used == 0);
   }
 
-  TEST_CASE("orderly end: a run with all workers successful succeeds regardless of later changes") {
+  TEST_CASE("orderly end: a run whose workers all succeed despite a pending stop succeeds") {
     for (const bool is_leave : {false, true}) {
       CAPTURE(is_leave);
       auto driver = newcomer_at(2100);
@@ -98,7 +98,7 @@ TEST_SUITE("orderly end") {
     }
   }
 
-  TEST_CASE("orderly end: stopped workers and peers of lost nodes may not count as successful") {
+  TEST_CASE("orderly end: exit code 0 after a stop or loss does not end the run with success") {
     for (const bool is_lost : {false, true}) {
       CAPTURE(is_lost);
       auto driver = newcomer_at(2100);
@@ -113,7 +113,7 @@ TEST_SUITE("orderly end") {
     }
   }
 
-  TEST_CASE("orderly end: a new node that cannot execute its workers leaves alone") {
+  TEST_CASE("orderly end: only the new node leaves if it cannot execute its workers") {
     auto driver = newcomer_at(2100);
     for (const NodeId node : {1, 2, 3}) driver.send(node, WorkersEnded{.round = 0}, 2200);
     REQUIRE(driver.sent_to<RoundFormed>(4).size() == 1);
@@ -131,7 +131,7 @@ TEST_SUITE("orderly end") {
     CHECK(driver.sent_to<RoundFormed>(1)[0].restarts_used == 0);
   }
 
-  TEST_CASE("orderly end: a run without enough executable nodes ends for all") {
+  TEST_CASE("orderly end: the run ends if the host or too many nodes cannot execute workers") {
     for (const bool is_host : {false, true}) {
       CAPTURE(is_host);
       CoordinationDriver driver({.run_id = "run", .nodes_min = is_host ? 1 : 2, .nodes_max = 2});

@@ -54,7 +54,7 @@ constexpr std::uint16_t kTwoHundredFiftySix = 0x4380;
 }  // namespace
 
 TEST_SUITE("gradients in the caller's memory") {
-  TEST_CASE("caller's gradients: are averaged in place in every step") {
+  TEST_CASE("caller's gradients: gradients are averaged in place in every step") {
     for (const int ranks : {1, 2, 4}) {
       const auto errors = errors_of_ranks(ranks, [ranks](ProcessGroup& group) {
         OwnModel model(9);
@@ -97,8 +97,7 @@ TEST_SUITE("gradients in the caller's memory") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE(
-      "caller's gradients: accumulated values count even if the last step does not use them") {
+  TEST_CASE("caller's gradients: an accumulated gradient counts even if unused in the last step") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       OwnModel model;
       auto options = summing();
@@ -163,7 +162,7 @@ TEST_SUITE("gradients in the caller's memory") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("caller's gradients: unsuitable memory is rejected") {
+  TEST_CASE("caller's gradients: memory of a wrong size or type is rejected") {
     auto groups = ProcessGroup::create_in_process(1);
     std::vector<float> memory(10);
     const auto make = [&](const Buffer& gradient, bool wide) {
@@ -182,7 +181,7 @@ TEST_SUITE("gradients in the caller's memory") {
     CHECK(make({memory.data(), 10, DataType::bfloat16}, true) == "");
   }
 
-  TEST_CASE("caller's gradients: an average that divides first rounds like PyTorch") {
+  TEST_CASE("caller's gradients: pre_divide rounds like PyTorch") {
     const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
       std::vector<float> value(1);
       GradientReducer reducer(group, {{"w", as_buffer(value.data(), 1)}}, {}, {.pre_divide = true});
