@@ -108,8 +108,7 @@ WorkersEnded failed(int round, const std::string& node) {
 
 TEST_SUITE("partial partition") {
   TEST_CASE(
-      "partial partition: a round is formed when all nodes but the host have connected to each "
-      "other") {
+      "partial partition: a round starts when all nodes but the host have probed each other") {
     Trio trio(settings(3, 3));
     const auto probes = trio.driver.sent_to<Probe>(2);
     REQUIRE(probes.size() == 1);
@@ -126,7 +125,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.driver.sent_to<Waiting>(1).empty());
   }
 
-  TEST_CASE("partial partition: two nodes and runs without probes start at once") {
+  TEST_CASE("partial partition: runs of two nodes and runs without probes start at once") {
     CoordinationDriver pair(settings(2, 2));
     auto first = pair.join_of("a");
     first.probe = {.host = "10.0.0.1", .port = 1};
@@ -141,9 +140,7 @@ TEST_SUITE("partial partition") {
     CHECK(Trio(unprobed).formed(1).size() == 1);
   }
 
-  TEST_CASE(
-      "partial partition: the later of two nodes that cannot connect waits and all get the "
-      "reason") {
+  TEST_CASE("partial partition: the later one of two nodes that cannot connect waits") {
     Trio trio(settings(2, 3));
     trio.answer(kTwoAndThreeCut);
     REQUIRE(trio.formed(1).size() == 1);
@@ -159,7 +156,7 @@ TEST_SUITE("partial partition") {
     }
   }
 
-  TEST_CASE("partial partition: a cut in one direction counts and both nodes are named") {
+  TEST_CASE("partial partition: a cut in one direction excludes one node and names both") {
     Trio trio(settings(2, 3));
     trio.answer({{}, {}, {1}});
     CHECK(trio.formed(1)[0].nodes.size() == 2);
@@ -167,7 +164,7 @@ TEST_SUITE("partial partition") {
         "node n3 cannot reach n2; both reach the host: "));
   }
 
-  TEST_CASE("partial partition: cut nodes are named and left out in order of their names") {
+  TEST_CASE("partial partition: of two cut nodes the one with the later name waits") {
     Trio trio(settings(2, 3), {"n1", "n3", "n2"});
     trio.answer({{}, {1}, {2}});  // probes also list nodes in the order of their names
     CHECK(trio.formed(2).empty());
@@ -176,9 +173,7 @@ TEST_SUITE("partial partition") {
         "nodes n2 and n3 cannot reach each other"));
   }
 
-  TEST_CASE(
-      "partial partition: too few connected nodes are probed at increasing intervals until "
-      "join_timeout") {
+  TEST_CASE("partial partition: too few connected nodes are probed at increasing intervals") {
     auto with = settings(3, 3);
     with.join_timeout = 60s;
     Trio trio(with);
@@ -205,7 +200,7 @@ TEST_SUITE("partial partition") {
                                 "disables this check)");
   }
 
-  TEST_CASE("partial partition: waiting nodes are notified of too few connected nodes again") {
+  TEST_CASE("partial partition: the notice of too few connected nodes is repeated") {
     Trio trio(settings(3, 3));
     trio.answer(kTwoAndThreeCut);
     CHECK(trio.driver.sent_to<Waiting>(2).size() == 1);
@@ -220,8 +215,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.driver.sent_to<Waiting>(2)[0].text.starts_with(kShortage + "; probing again for 5"));
   }
 
-  TEST_CASE(
-      "partial partition: waiting nodes are notified of too few connected nodes during a probe") {
+  TEST_CASE("partial partition: the notice of too few connected nodes is sent during a probe") {
     auto with = settings(3, 3);
     with.waiting_notice = 6s;
     Trio trio(with);
@@ -234,7 +228,7 @@ TEST_SUITE("partial partition") {
   }
 
   TEST_CASE("partial partition: a round starts when the partition heals or another node joins") {
-    SUBCASE("a cut is over") {
+    SUBCASE("the cut ends") {
       Trio trio(settings(3, 3));
       trio.answer(kTwoAndThreeCut);
       CHECK(trio.formed(3).empty());
@@ -242,7 +236,7 @@ TEST_SUITE("partial partition") {
       trio.answer(kAllReached);
       CHECK(trio.formed(3).size() == 1);
     }
-    SUBCASE("another node comes") {
+    SUBCASE("another node joins") {
       Trio trio(settings(3, 4));
       trio.pass(1000);
       trio.answer(kTwoAndThreeCut);
@@ -268,7 +262,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(1)[0].nodes.size() == 4);
   }
 
-  TEST_CASE("partial partition: failures at a cut use no restart and are not the root cause") {
+  TEST_CASE("partial partition: failures caused by a cut use no restart") {
     for (const int least : {2, 3}) {
       CAPTURE(least);
       Trio trio(settings(least, 3));
@@ -295,7 +289,7 @@ TEST_SUITE("partial partition") {
     }
   }
 
-  TEST_CASE("partial partition: failures without a cut use a restart") {
+  TEST_CASE("partial partition: failures while all nodes are connected use a restart") {
     Trio trio(settings(2, 3, 1));
     trio.answer(kAllReached);
     trio.send(3, WorkersFailing{0, "rank 2 failed"});
@@ -306,7 +300,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(1)[0].nodes.size() == 3);
   }
 
-  TEST_CASE("partial partition: a node that does not answer a probe is waited for") {
+  TEST_CASE("partial partition: a round waits for missing probe results up to a time limit") {
     Trio trio(settings(2, 3));
     trio.answer(1, trio.probe, {});
     trio.answer(2, trio.probe, {2});
@@ -317,7 +311,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(1)[0].nodes.size() == 2);
   }
 
-  TEST_CASE("partial partition: a node lost during a probe is not waited for") {
+  TEST_CASE("partial partition: a round does not wait for a node lost during the probe") {
     Trio trio(settings(2, 3));
     trio.answer(1, trio.probe, {});
     trio.answer(2, trio.probe, {2});
@@ -327,14 +321,14 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(1)[0].nodes.size() == 2);
   }
 
-  TEST_CASE("partial partition: if no nodes connect to each other there is no cut") {
+  TEST_CASE("partial partition: a network without any connection between nodes has no cut") {
     Trio trio(settings(3, 3));
     trio.answer({{1, 2}, {2}, {1}});
     REQUIRE(trio.formed(1).size() == 1);
     CHECK(trio.formed(1)[0].nodes.size() == 3);
   }
 
-  TEST_CASE("partial partition: answers to other probes or about other nodes change nothing") {
+  TEST_CASE("partial partition: results of other probes or about unknown nodes are ignored") {
     Trio trio(settings(3, 3));
     trio.answer(2, trio.probe + 1, {2});
     trio.answer(2, trio.probe - 1, {2});
@@ -368,8 +362,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(4)[0].nodes.size() == 4);
   }
 
-  TEST_CASE(
-      "partial partition: a new node ends a round reduced by successful nodes unless cut off") {
+  TEST_CASE("partial partition: a new node ends a round after others succeeded unless cut off") {
     Trio trio(settings(2, 5));
     trio.join(4, "n4");
     trio.pass(1000);
@@ -408,7 +401,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.driver.sent_to<StopWorkers>(1)[0].reason == "n4, n5 have joined");
   }
 
-  TEST_CASE("partial partition: a delayed node is neither probed nor waited for") {
+  TEST_CASE("partial partition: a round neither probes a delayed node nor waits for it") {
     Trio trio(settings(3, 4, 1));
     for (int i = 0; i < 3; ++i) {
       trio.join(10 + static_cast<NodeId>(i), "n4");
@@ -427,7 +420,7 @@ TEST_SUITE("partial partition") {
     CHECK(trio.formed(20).empty());
   }
 
-  TEST_CASE("partial partition: an intermittent cut interrupts other nodes at growing intervals") {
+  TEST_CASE("partial partition: an intermittent cut interrupts the run at growing intervals") {
     Trio trio(settings(2, 3));
     trio.answer(kAllReached);
     std::vector<int> rounds;  // of two nodes

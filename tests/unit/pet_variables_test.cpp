@@ -75,7 +75,7 @@ LaunchOptions by_variable(const std::string& name, const std::string& value) {
 }  // namespace
 
 TEST_SUITE("PET_ variables") {
-  TEST_CASE("PET_ variables: a variable has the effect of its argument") {
+  TEST_CASE("PET_ variables: a variable has the same effect as its argument") {
     const auto entries = entries_with_pet();
     CHECK(entries.size() > 25);
     for (const auto* entry : entries) {
@@ -88,7 +88,7 @@ TEST_SUITE("PET_ variables") {
     }
   }
 
-  TEST_CASE("PET_ variables: an empty variable is unset and any nonzero number enables a flag") {
+  TEST_CASE("PET_ variables: any nonzero number enables a flag and an empty value is ignored") {
     for (const auto* entry : entries_with_pet()) {
       const auto name = pet_name(*entry);
       CHECK_MESSAGE(by_variable(name, "") == options_of({"x.py"}), name);
@@ -109,7 +109,7 @@ TEST_SUITE("PET_ variables") {
     }
   }
 
-  TEST_CASE("PET_ variables: an argument in any spelling overrides its variable") {
+  TEST_CASE("PET_ variables: an argument overrides its variable in any spelling") {
     for (const auto* entry : entries_with_pet()) {
       if (entry->is_flag()) continue;
       const auto value = value_for(*entry);

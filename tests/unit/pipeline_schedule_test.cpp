@@ -101,7 +101,7 @@ class Play {
 }  // namespace
 
 TEST_SUITE("pipeline schedule") {
-  TEST_CASE("pipeline schedule: schedules of few stages match the papers") {
+  TEST_CASE("pipeline schedule: schedules of a few stages match the published ones") {
     const auto passes = [](PipelineSchedule schedule, int stage, int stages, int micro_batches) {
       return text_of(pipeline_passes(schedule, stage, stages, micro_batches));
     };
@@ -116,9 +116,7 @@ TEST_SUITE("pipeline schedule") {
     CHECK(passes(kAlternate, 0, 1, 1) == "F0 B0");
   }
 
-  TEST_CASE(
-      "pipeline schedule: each micro-batch goes forward then backward within the memory "
-      "limit") {
+  TEST_CASE("pipeline schedule: activations_kept() is the maximum of pending micro-batches") {
     for (const auto schedule : kSchedules) {
       for (int stages = 1; stages <= 5; ++stages) {
         for (int stage = 0; stage < stages; ++stage) {
@@ -151,7 +149,7 @@ TEST_SUITE("pipeline schedule") {
     }
   }
 
-  TEST_CASE("pipeline schedule: stages do not deadlock and both orders take equal time") {
+  TEST_CASE("pipeline schedule: both schedules finish in the same minimum time") {
     for (int stages = 1; stages <= 6; ++stages) {
       for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
         CAPTURE(stages);
@@ -165,7 +163,7 @@ TEST_SUITE("pipeline schedule") {
     }
   }
 
-  TEST_CASE("pipeline schedule: one pending message per neighbour is enough") {
+  TEST_CASE("pipeline schedule: stages do not deadlock with one pending message per neighbour") {
     for (int stages = 1; stages <= 6; ++stages) {
       for (int micro_batches = 1; micro_batches <= 40; ++micro_batches) {
         CAPTURE(stages);
@@ -176,7 +174,7 @@ TEST_SUITE("pipeline schedule") {
     }
   }
 
-  TEST_CASE("pipeline schedule: workers are the stages of one replica after another") {
+  TEST_CASE("pipeline schedule: consecutive ranks are the stages of one replica") {
     CHECK(pipeline_place(0, 6, 3) == PipelinePlace{0, 3, 0, 2});
     CHECK(pipeline_place(2, 6, 3) == PipelinePlace{2, 3, 0, 2});
     CHECK(pipeline_place(4, 6, 3) == PipelinePlace{1, 3, 1, 2});
@@ -195,7 +193,7 @@ TEST_SUITE("pipeline schedule") {
     }
   }
 
-  TEST_CASE("pipeline schedule: schedules have names") {
+  TEST_CASE("pipeline schedule: names of schedules round-trip") {
     for (const auto schedule : kSchedules)
       CHECK(parse_pipeline_schedule(to_string(schedule)) == schedule);
     CHECK(!parse_pipeline_schedule("gpipe"));

@@ -59,7 +59,7 @@ LaunchPlan plan_of(const std::string& node) {
 }  // namespace
 
 TEST_SUITE("placement") {
-  TEST_CASE("placement: ranks and role ranks are counted over the preceding nodes") {
+  TEST_CASE("placement: ranks and role ranks continue those of the preceding nodes") {
     struct Row {
       int node_rank, first_rank, first_role_rank, role_world_size;
     };
@@ -75,7 +75,7 @@ TEST_SUITE("placement") {
     }
   }
 
-  TEST_CASE("placement: only failures without another cause are sent and their number is limited") {
+  TEST_CASE("placement: a limited number of failures without stopped workers is sent") {
     AttemptEnd end;
     for (int rank = 0; rank < 40; ++rank) end.exits.push_back(exit_of_rank(rank));
     end.exits[0].was_stopped = true;
@@ -90,7 +90,7 @@ TEST_SUITE("placement") {
     }
   }
 
-  TEST_CASE("placement: workers succeed only if all started and exited with 0") {
+  TEST_CASE("placement: an attempt succeeds only if all workers start and exit with 0") {
     AttemptEnd well;
     well.exits = {exit_of_rank(0)};
     well.exits[0].exit_code = 0;
@@ -102,14 +102,14 @@ TEST_SUITE("placement") {
     CHECK(ended.not_started == "b: no such file");
   }
 
-  TEST_CASE("placement: processes that could not be killed are sent with the end of the workers") {
+  TEST_CASE("placement: leftover processes are reported with the end of the workers") {
     AttemptEnd end;
     CHECK_FALSE(make_end(end, plan_of("b")).still_running);
     end.still_running = "process 7 is still running";
     CHECK(make_end(end, plan_of("b")).still_running == end.still_running);
   }
 
-  TEST_CASE("placement: a failed start that was retried is a normal failure") {
+  TEST_CASE("placement: a start that failed despite retries counts like a worker's failure") {
     AttemptEnd end;
     end.exits = {exit_of_rank(1)};
     end.exits[0].was_started = false;
@@ -120,7 +120,7 @@ TEST_SUITE("placement") {
     CHECK_FALSE(ended.failures[0].exit->was_started);
   }
 
-  TEST_CASE("placement: the outcome gives the same report on all nodes even without an exit") {
+  TEST_CASE("placement: an outcome yields the same report on all nodes") {
     membership::RunOutcome outcome{.result = RunResult::failed,
                                    .scope = OutcomeScope::node,
                                    .rounds = 3,
@@ -141,7 +141,7 @@ TEST_SUITE("placement") {
     CHECK(finished.failures[1].error_message == "gone");
   }
 
-  TEST_CASE("placement: the end on a single node does not mention the node") {
+  TEST_CASE("placement: descriptions on a single node do not name the node") {
     AttemptEnd end;
     end.not_started = WorkerNotStarted{.message = "no such file"};
     CHECK(make_end(end, {}).not_started == "no such file");
@@ -150,7 +150,7 @@ TEST_SUITE("placement") {
     CHECK(make_end(end, {}).failures[0].description == "rank 1 (pid 4711) failed with exit code 3");
   }
 
-  TEST_CASE("placement: stopped workers are failures on a single node") {
+  TEST_CASE("placement: stopped workers count as failures only on a single node") {
     AttemptEnd end;
     end.exits = {exit_of_rank(1)};
     end.exits[0].was_stopped = true;
@@ -158,7 +158,7 @@ TEST_SUITE("placement") {
     CHECK(make_end(end, plan_of("b")).failures.empty());
   }
 
-  TEST_CASE("placement: processes that could not be killed prevent a restart") {
+  TEST_CASE("placement: leftover processes prevent a restart") {
     AttemptEnd end;
     end.exits = {exit_of_rank(1)};
     CHECK_FALSE(make_end(end, {}).no_restart);
@@ -168,7 +168,7 @@ TEST_SUITE("placement") {
     CHECK(make_end(end, {}).no_restart == "no restart beside it");
   }
 
-  TEST_CASE("placement: the report of a single node has all its exits") {
+  TEST_CASE("placement: the report of a single node contains all exits") {
     AttemptEnd end;
     for (int rank = 0; rank < 40; ++rank) end.exits.push_back(exit_of_rank(rank));
     const membership::RunOutcome failed{.result = RunResult::failed, .reason = "rank 0 failed"};
@@ -181,7 +181,7 @@ TEST_SUITE("placement") {
     CHECK(make_run_finished(interrupted, {}, &end, "").reason == "interrupted by SIGINT");
   }
 
-  TEST_CASE("placement: a rejected configuration names its first difference") {
+  TEST_CASE("placement: the first difference of a rejected configuration is named") {
     membership::Refused refused{"another file", R"({"job":{"rdzv_id":2}})"};
     explain(refused, R"({"job":{"rdzv_id":1}})");
     CHECK(refused.reason == "another file; it differs first in job.rdzv_id");
@@ -192,7 +192,7 @@ TEST_SUITE("placement") {
 }
 
 TEST_SUITE("exits in failures") {
-  TEST_CASE("placement: only the first failure has lines and traceback and hint") {
+  TEST_CASE("placement: last lines and traceback and hint are sent for the first failure only") {
     AttemptEnd end;
     end.exits = {full_exit(), full_exit()};
     const auto failures = make_end(end, plan_of("b")).failures;

@@ -9,14 +9,14 @@ using namespace ddprun;
 using namespace ddprun::test;
 
 TEST_SUITE("worker environment of a plan") {
-  TEST_CASE("plan environment: several workers get one thread each with a note") {
+  TEST_CASE("plan environment: OMP_NUM_THREADS is 1 for several workers with a note") {
     const auto plan = plan_of({"--nproc_per_node=2", "train.py"});
     CHECK(variable(plan.workers[1], "OMP_NUM_THREADS") == "1");
     REQUIRE(plan.notes.size() == 1);
     CHECK(contains(plan.notes[0], "OMP_NUM_THREADS"));
   }
 
-  TEST_CASE("plan environment: one worker or a set variable keeps the number of threads") {
+  TEST_CASE("plan environment: OMP_NUM_THREADS is not set for one worker or if already set") {
     CHECK_FALSE(variable(plan_of({"train.py"}).workers[0], "OMP_NUM_THREADS"));
     const auto plan =
         plan_of({"--nproc_per_node=2", "train.py"}, usual({{"OMP_NUM_THREADS", "8"}}));
@@ -24,7 +24,7 @@ TEST_SUITE("worker environment of a plan") {
     CHECK(plan.notes.empty());
   }
 
-  TEST_CASE("plan environment: the option sets the threads and auto uses the worker's CPUs") {
+  TEST_CASE("plan environment: --omp_num_threads overrides OMP_NUM_THREADS and accepts auto") {
     CHECK(variable(plan_of({"--nproc_per_node=2", "--omp_num_threads=auto", "train.py"}).workers[0],
                    "OMP_NUM_THREADS") == "2");
     CHECK(variable(plan_of({"--nproc_per_node=9", "--omp_num_threads=auto", "train.py"}).workers[0],
@@ -46,8 +46,7 @@ TEST_SUITE("worker environment of a plan") {
     CHECK_FALSE(variable(plan_of({"train.py"}, usual({{name, ""}})).workers[0], name));
   }
 
-  TEST_CASE(
-      "plan environment: PyTorch without libuv gets a store in rank 0 unless set by the user") {
+  TEST_CASE("plan environment: PyTorch without libuv hosts the store in rank 0 unless overridden") {
     const auto with = [](const Variables& variables) {
       auto facts = usual(variables);
       facts.find_pytorch = [](const auto& interpreter, const auto&) {
@@ -79,7 +78,7 @@ TEST_SUITE("worker environment of a plan") {
     CHECK(contains(nodes.warnings[0], "cannot form process groups of several nodes"));
   }
 
-  TEST_CASE("plan environment: stack tools come from PATH and --stacks selects when to use them") {
+  TEST_CASE("plan environment: stack tools are found in PATH and --stacks selects the time") {
     const auto plan = plan_of({"--stacks=stop", "train.py"});
     CHECK(plan.stacks == StackPlan{.when = StacksWhen::stop});
     CHECK(plan_of({"train.py"}).stacks.when == StacksWhen::kill);
@@ -92,12 +91,12 @@ TEST_SUITE("worker environment of a plan") {
     CHECK(plan_of({"train.py"}, facts).stacks.py_spy.empty());
   }
 
-  TEST_CASE("plan environment: handled signals are given by name") {
+  TEST_CASE("plan environment: handled signals are passed to workers by name") {
     CHECK(variable(plan_of({"--signals_to_handle=term,USR1", "train.py"}).workers[0],
                    "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGTERM,SIGUSR1");
   }
 
-  TEST_CASE("plan environment: a virtual local rank is 0 with one visible GPU") {
+  TEST_CASE("plan environment: --virtual_local_rank gives each worker rank 0 and one visible GPU") {
     const auto facts = with_gpus(4, {{"CUDA_VISIBLE_DEVICES", "3,0,1"}});
     const auto plan = plan_of({"--nproc_per_node=3", "--virtual_local_rank", "train.py"}, facts);
     for (const auto& worker : plan.workers) CHECK(variable(worker, "LOCAL_RANK") == "0");
@@ -109,7 +108,7 @@ TEST_SUITE("worker environment of a plan") {
                    "4 workers cannot each have one of 3 visible GPUs"));
   }
 
-  TEST_CASE("plan environment: workers that share GPUs have distinct NCCL host ids unless set") {
+  TEST_CASE("plan environment: --share_gpu gives workers distinct NCCL host ids unless set") {
     auto facts = with_gpus(2, {{"NCCL_NET", "IB"}});
     facts.host_name = "here";
     const auto plan = plan_of({"--nproc_per_node=3", "--share_gpu", "train.py"}, facts);

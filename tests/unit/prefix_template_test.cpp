@@ -83,7 +83,7 @@ TEST_SUITE("prefix template") {
     CHECK(filled_in(std::string(kPrefixBytesMax, 'x')).size() == kPrefixBytesMax);
   }
 
-  TEST_CASE("prefix template: the default is torchrun's") {
+  TEST_CASE("prefix template: the default equals torchrun's") {
     CHECK(std::get<PrefixTemplate>(parse_prefix_template("[${role_name}${local_rank}]:")) ==
           default_prefix());
   }

@@ -76,7 +76,7 @@ Strings problems_of(const std::vector<PreflightReport>& reports) {
 }  // namespace
 
 TEST_SUITE("exact product") {
-  TEST_CASE("exact product: a correct product passes and a wrong element is found in its row") {
+  TEST_CASE("exact product: the row of a wrong element is found") {
     constexpr std::size_t kSize = 33;
     const cuda::Factors factors = cuda::make_factors(kSize);
     const auto product = product_of(factors);
@@ -90,7 +90,7 @@ TEST_SUITE("exact product") {
     }
   }
 
-  TEST_CASE("exact product: the first of several wrong rows is named") {
+  TEST_CASE("exact product: the first of several wrong rows is returned") {
     const cuda::Factors factors = cuda::make_factors(8);
     auto product = product_of(factors);
     product[3 * 8 + 1] += 1;
@@ -125,7 +125,7 @@ TEST_SUITE("pairing") {
     }
   }
 
-  TEST_CASE("pairing: slow means below half of the median or zero") {
+  TEST_CASE("pairing: a rate below half of the median or of zero counts as slow") {
     struct Case {
       std::vector<double> rates;
       std::vector<int> slow;
@@ -156,7 +156,7 @@ TEST_SUITE("pairing") {
 }
 
 TEST_SUITE("exam") {
-  TEST_CASE("preflight check: memory and arithmetic of this CPU pass") {
+  TEST_CASE("preflight check: this machine's CPU passes") {
     Progress progress;
     const auto exam = examine_cpu({.memory_bytes = 1 << 20, .product_size = 64}, progress);
     CHECK(exam.problem.empty());
@@ -164,7 +164,7 @@ TEST_SUITE("exam") {
     CHECK(exam.product_flops > 0);
   }
 
-  TEST_CASE("preflight check: an exception is a problem of the device being checked") {
+  TEST_CASE("preflight check: an exception is reported with the device being checked") {
     const auto limited = examine_by(Deadline::after(std::chrono::seconds(60)), [](Progress& now) {
       now.note("CUDA device 3", ": multiplying");
       throw Error(Errc::cuda, "it fell off the bus");
@@ -195,7 +195,7 @@ TEST_SUITE("exam") {
 }
 
 TEST_SUITE("node check") {
-  TEST_CASE("node check: healthy workers exchange data and report nothing") {
+  TEST_CASE("node check: healthy workers exchange data and report no problem") {
     for (const std::size_t ranks : {1U, 2U, 3U, 4U}) {
       const auto reports = reports_of(std::vector<Examine>(ranks, finds(cpu())));
       for (const auto& report : reports) {
@@ -208,7 +208,7 @@ TEST_SUITE("node check") {
     }
   }
 
-  TEST_CASE("node check: only a worker with a bad device reports and no exchange follows") {
+  TEST_CASE("node check: no exchange follows if a worker has a bad device") {
     auto bad = cpu();
     bad.problem = "its memory forgets";
     const auto reports = reports_of({finds(cpu()), finds(bad), finds(cpu())});
@@ -216,7 +216,7 @@ TEST_SUITE("node check") {
     CHECK(reports[0].exchange_bytes_per_second == 0);
   }
 
-  TEST_CASE("node check: a slow CPU is a remark and a slow unshared device a problem") {
+  TEST_CASE("node check: a slow unshared device is a problem but a slow CPU only a remark") {
     const auto slow = reports_of({finds(cpu()), finds(cpu()), finds(cpu(0.4e9))});
     CHECK(problems_of(slow) == Strings{"", "", ""});
     CHECK(slow[2].remark ==
@@ -240,7 +240,7 @@ TEST_SUITE("node check") {
     CHECK(on_shared[0].problem.empty());
   }
 
-  TEST_CASE("node check: a worker without a GPU among workers with GPUs is a problem") {
+  TEST_CASE("node check: a worker that lacks a GPU unlike others has a problem") {
     Exam device = cpu();
     device.device.kind = Device::Kind::cuda;
     const auto reports = reports_of({finds(device), finds(cpu()), finds(device)});
@@ -248,7 +248,7 @@ TEST_SUITE("node check") {
           Strings{"", "it finds no GPU, but other workers of this node have one", ""});
   }
 
-  TEST_CASE("node check: a failed exchange names its rank and other results are kept") {
+  TEST_CASE("node check: a failed exchange is a problem of its rank and the group stays usable") {
     run_ranks(3, [](ProcessGroup& group) {
       ProcessGroup exchanging = *group.new_group({0, 1, 2});
       if (group.rank() == 1) exchanging.abort("the test says so");
@@ -260,7 +260,7 @@ TEST_SUITE("node check") {
     });
   }
 
-  TEST_CASE("node check: the exchange fails with a rank that throws during it") {
+  TEST_CASE("node check: an error of one rank fails the exchange of all ranks") {
     std::mutex mutex;
     int failures = 0;
     run_ranks(3, [&](ProcessGroup& group) {

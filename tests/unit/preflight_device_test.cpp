@@ -84,7 +84,7 @@ std::vector<PreflightReport> reports_of_both(
 }  // namespace
 
 TEST_SUITE("preflight of a device") {
-  TEST_CASE("device preflight: a healthy device is named and measured and left clean") {
+  TEST_CASE("device preflight: a healthy device is measured and keeps no memory") {
     const CleanDevices clean;
     Progress progress;
     const auto exam = look_at(device_at(1), progress);
@@ -106,7 +106,7 @@ TEST_SUITE("preflight of a device") {
     CHECK(problem_of(device_at(1)).empty());
   }
 
-  TEST_CASE("device preflight: a wrong element of a product is found with its row") {
+  TEST_CASE("device preflight: a wrong element of a product is reported with its row") {
     const CleanDevices clean;
     static const cuda::ExamKernels kernels{
         .fill = emulated_exam().fill, .check = emulated_exam().check, .multiply = multiply_wrongly};
@@ -116,7 +116,7 @@ TEST_SUITE("preflight of a device") {
           "cuda: a matrix product of size 40 is wrong in row 39");
   }
 
-  TEST_CASE("device preflight: memory used by others is skipped down to a minimum") {
+  TEST_CASE("device preflight: less memory is tested if other processes use it") {
     const CleanDevices clean;
     static std::size_t room = 0;
     static auto calls = fake_cuda();
@@ -138,7 +138,7 @@ TEST_SUITE("preflight of a device") {
           "cuda: cudaMalloc of 65536 bytes: an error of the fake");
   }
 
-  TEST_CASE("device preflight: only the unresponsive device is named") {
+  TEST_CASE("device preflight: only the unresponsive one of several devices is reported") {
     const CleanDevices clean;
     cuda_faults().silent = 1;
     // The check of the other one is nearly complete.
@@ -164,12 +164,12 @@ TEST_SUITE("preflight of a device") {
     CHECK(reports[1].remark.empty());
   }
 
-  TEST_CASE("device preflight: equally fast devices continue with the exchange") {
+  TEST_CASE("device preflight: equally fast devices take part in the exchange") {
     const CleanDevices clean;
     for (const auto& report : reports_of_both()) CHECK(report.remark == "came to the exchange");
   }
 
-  TEST_CASE("device preflight: an all-reduce of all devices is correct or reports the failure") {
+  TEST_CASE("device preflight: a failed all-reduce of all devices is reported") {
     const CleanDevices clean;
     const ExchangeSettings settings{
         .device = kDevice, .elements = 1000, .limit = std::chrono::seconds(60)};

@@ -24,12 +24,12 @@ const PreflightReport kReport{.device = "CUDA device 2 (NVIDIA H200)",
 }  // namespace
 
 TEST_SUITE("preflight report") {
-  TEST_CASE("preflight report: a written report is read unchanged") {
+  TEST_CASE("preflight report: a report round-trips") {
     CHECK(preflight_report_from(to_lines(kReport)) == kReport);
     CHECK(preflight_report_from(to_lines({})) == PreflightReport{});
   }
 
-  TEST_CASE("preflight report: text is joined to one line and cut") {
+  TEST_CASE("preflight report: texts are joined into one line and cut") {
     auto report = kReport;
     report.problem = "one\ntwo\nend";
     report.remark = std::string(2 * kPreflightTextMax, 'x');
@@ -45,7 +45,7 @@ TEST_SUITE("preflight report") {
       CHECK_FALSE(preflight_report_from(lines.substr(0, length)));
   }
 
-  TEST_CASE("preflight report: other files are rejected and unknown names skipped") {
+  TEST_CASE("preflight report: malformed files are rejected and unknown names skipped") {
     for (const char* lines : {"", "\n", "device\nend\n", "memory fast\nend\n", "memory -1\nend\n",
                               "memory nan\nend\n", "memory 1 2\nend\n"}) {
       CAPTURE(lines);

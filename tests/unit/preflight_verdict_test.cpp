@@ -35,7 +35,7 @@ std::string problems(const std::vector<DeviceExamined>& devices) {
 }  // namespace
 
 TEST_SUITE("preflight verdict") {
-  TEST_CASE("preflight result: a worker counts by its report or otherwise its exit") {
+  TEST_CASE("preflight result: a worker is judged by its report or by its exit without one") {
     const WorkerExited good{.rank = 0};
     const WorkerExited crashed{.rank = 1, .local_rank = 1, .pid = 7, .signal = SIGSEGV};
     const WorkerExited stopped{.rank = 1, .signal = SIGTERM, .was_stopped = true};
@@ -110,7 +110,7 @@ TEST_SUITE("preflight verdict") {
     }
   }
 
-  TEST_CASE("preflight result: failures caused by another worker are not named unless all are") {
+  TEST_CASE("preflight result: victims are named only if no other worker has failed") {
     const std::string error = "ddprun::PeerFailed: rank 1 has left";
     const WorkerExited victim{.exit_code = 1, .error_message = error};
     const WorkerExited culprit{.rank = 1, .pid = 7, .signal = SIGSEGV};
@@ -120,13 +120,13 @@ TEST_SUITE("preflight verdict") {
     CHECK(judge_devices({.exits = {victim, other}, .reports = {{}, {}}}).size() == 2);
   }
 
-  TEST_CASE("preflight result: the first of several bad devices is named with their number") {
+  TEST_CASE("preflight result: the first bad device is named and the others counted") {
     const std::vector<DeviceExamined> devices = {{0, kSound}, {1, kBroken}, {2, kBroken}};
     CHECK(objection_to_start(devices, 3) ==
           "preflight: local rank 1, CUDA device 1: its memory forgets (and 1 more)");
   }
 
-  TEST_CASE("preflight result: the summary has the minimum of all measurements") {
+  TEST_CASE("preflight result: the summary contains the lowest measurements") {
     PreflightReport faster = kSound;
     faster.memory_bytes_per_second = 7e9;
     faster.product_flops = 2e9;

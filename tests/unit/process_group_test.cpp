@@ -42,7 +42,7 @@ GroupOptions with_timeout(Deadline::Duration timeout) {
 }  // namespace
 
 TEST_SUITE("process group") {
-  TEST_CASE("process group: invalid calls are rejected without side effects") {
+  TEST_CASE("process group: an invalid call is rejected and the group stays usable") {
     run_ranks(2, [](ProcessGroup& group) {
       std::vector<float> values(6);
       std::vector<double> doubles(6);
@@ -93,7 +93,7 @@ TEST_SUITE("process group") {
     CHECK(describe_failure([] { ProcessGroup::create_in_process(1025); }).find("usage: ") == 0);
   }
 
-  TEST_CASE("process group: different calls are reported with their ranks and end the group") {
+  TEST_CASE("process group: different calls of ranks are reported and end the group") {
     run_ranks(3, [](ProcessGroup& group) {
       std::vector<float> values(100);
       const std::size_t count = group.rank() == 2 ? 99 : 100;
@@ -125,7 +125,7 @@ TEST_SUITE("process group") {
     });
   }
 
-  TEST_CASE("process group: large messages reuse the sender's memory as they are received") {
+  TEST_CASE("process group: large messages reuse the sender's memory once received") {
     run_ranks(
         2,
         [](ProcessGroup& group) {
@@ -140,7 +140,7 @@ TEST_SUITE("process group") {
         with_timeout(60s));
   }
 
-  TEST_CASE("process group: several groups fit a limited address space and a larger one fails") {
+  TEST_CASE("process group: several default groups fit into a limited address space") {
     const LimitedAddressSpace limit(std::size_t{2} << 30);
     std::vector<std::vector<ProcessGroup>> groups;
     groups.reserve(3);
@@ -153,7 +153,7 @@ TEST_SUITE("process group") {
           std::string::npos);
   }
 
-  TEST_CASE("process group: a message over the sender's memory is rejected with the option") {
+  TEST_CASE("process group: a too large message is rejected with the option to raise the limit") {
     run_ranks(
         2,
         [](ProcessGroup& group) {
@@ -168,7 +168,7 @@ TEST_SUITE("process group") {
         with_timeout(60s));
   }
 
-  TEST_CASE("process group: a receiver buffers a limited number of other messages") {
+  TEST_CASE("process group: a receiver buffers at most 1024 messages with other tags") {
     run_ranks(2, [](ProcessGroup& group) {
       std::int32_t value = 0;
       if (group.rank() == 1) {
@@ -184,7 +184,7 @@ TEST_SUITE("process group") {
     });
   }
 
-  TEST_CASE("process group: a full queue blocks the caller") {
+  TEST_CASE("process group: a call blocks while the queue of pending works is full") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     for (std::size_t i = 0; i < kQueuedWorksMax; ++i) (void)groups[0].barrier();
     auto last = std::async(std::launch::async, [&] { return groups[0].barrier(); });
@@ -223,7 +223,7 @@ TEST_SUITE("process group") {
     CHECK(work.is_done());
   }
 
-  TEST_CASE("process group: a wait whose time is almost over performs no further work") {
+  TEST_CASE("process group: a wait close to its deadline runs no other work") {
     std::mutex mutex;
     std::multiset<std::thread::id> runners;
     auto options = with_timeout(60s);
@@ -245,7 +245,7 @@ TEST_SUITE("process group") {
     CHECK(runners.count(id) <= 1);  // the first one, which began with enough time
   }
 
-  TEST_CASE("process group: an operation runs even if its Work is never waited for") {
+  TEST_CASE("process group: a collective completes even if its Work is never waited for") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     float values[] = {1, 2};
     (void)groups[0].all_reduce(as_buffer(&values[0], 1));
@@ -270,7 +270,7 @@ TEST_SUITE("process group") {
     CHECK(describe_failure([&] { groups[2].barrier().wait(); }) == others);
   }
 
-  TEST_CASE("process group: other ranks do not touch memory of a failed call") {
+  TEST_CASE("process group: other ranks do not access the memory of a failed call") {
     // Rank 0 aborts at a random moment of a reduction; from then on its buffer is its own again.
     constexpr std::size_t kElements = 1 << 20;
     for (int attempt = 0; attempt < 40; ++attempt) {
@@ -294,7 +294,7 @@ TEST_SUITE("process group") {
     }
   }
 
-  TEST_CASE("process group: memory is zeroed and aligned and reused and outlives the group") {
+  TEST_CASE("process group: allocated memory is zeroed and aligned and outlives the group") {
     std::shared_ptr<void> kept;
     {
       auto groups = ProcessGroup::create_in_process(1, with_timeout(60s));
@@ -387,7 +387,7 @@ TEST_SUITE("process group") {
     });
   }
 
-  TEST_CASE("process group: use after a move is an error") {
+  TEST_CASE("process group: use of a moved-from handle is an error") {
     auto groups = ProcessGroup::create_in_process(1);
     const ProcessGroup group = std::move(groups[0]);
     const std::string expected =
@@ -398,7 +398,7 @@ TEST_SUITE("process group") {
     CHECK(describe_failure([&] { groups[0].allocate(1); }) == expected);
   }
 
-  TEST_CASE("process group: available backends can be listed") {
+  TEST_CASE("process group: available_backends() lists the backends") {
     const auto backends = available_backends();
     REQUIRE(backends.size() == 5);
     CHECK(backends[0].name == "nccl");
@@ -409,13 +409,13 @@ TEST_SUITE("process group") {
     CHECK(backends[4].name == "mpich");
   }
 
-  TEST_CASE("process group: without a GPU NCCL is unavailable and nothing is loaded") {
+  TEST_CASE("process group: NCCL is unavailable on a machine without a GPU") {
     if (std::filesystem::exists("/dev/nvidiactl") || std::filesystem::exists("/dev/dxg")) return;
     CHECK(available_backends()[0].unavailable_reason ==
           "there is no NVIDIA GPU here (no /dev/nvidiactl)");
   }
 
-  TEST_CASE("process group: a missing module is reported by its file") {
+  TEST_CASE("process group: a missing module is reported with its file name") {
     const auto reason = module_unavailable_reason("nothing");
     CAPTURE(reason);
     CHECK(reason.rfind("its module cannot be loaded: libddprun_nothing.so: ", 0) == 0);

@@ -44,7 +44,7 @@ TEST_SUITE("rank agreement") {
     for (const auto& test : cases) CHECK(describe_disagreement(test.lists) == test.text);
   }
 
-  TEST_CASE("rank agreement: ranks with equal lists continue") {
+  TEST_CASE("rank agreement: equal lists cause no error") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
       require_agreement(group, "test", {{"one", "1"}, {"two", "2"}});
       require_agreement(group, "test", {});
@@ -67,7 +67,7 @@ TEST_SUITE("rank agreement") {
     }
   }
 
-  TEST_CASE("rank agreement: lists of different lengths differ even by an empty text") {
+  TEST_CASE("rank agreement: lists differ even if only by an additional empty entry") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       require_agreement(group, "test", std::vector<Fact>(group.rank() == 0 ? 1 : 2));
     });
@@ -75,7 +75,7 @@ TEST_SUITE("rank agreement") {
           std::vector<std::string>(2, "test: the ranks differ: rank 1 has , which rank 0 lacks"));
   }
 
-  TEST_CASE("rank agreement: differences of lists too large to exchange are detected") {
+  TEST_CASE("rank agreement: a difference is detected even in lists too large to exchange") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       std::string text(ddprun::kAgreementBytesMax / 2, 'x');
       text.front() = group.rank() == 0 ? 'a' : 'b';

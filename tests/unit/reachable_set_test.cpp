@@ -92,14 +92,14 @@ std::vector<CutPair> random_cuts(std::mt19937& random, std::size_t count, std::s
 }  // namespace
 
 TEST_SUITE("reachable set") {
-  TEST_CASE("reachable set: the largest set of mutually reachable nodes forms a round") {
+  TEST_CASE("reachable set: the largest set of mutually reachable nodes is found") {
     for (const auto& row : kRows) {
       CAPTURE(row.what);
       CHECK(largest_reachable_set(row.count, row.cuts, row.required) == row.expected);
     }
   }
 
-  TEST_CASE("reachable set: the result equals that of an exhaustive search") {
+  TEST_CASE("reachable set: the result matches an exhaustive search") {
     std::mt19937 random(20261125);
     for (int i = 0; i < 300; ++i) {
       const std::size_t count = 1 + random() % 9;
@@ -110,7 +110,7 @@ TEST_SUITE("reachable set") {
     }
   }
 
-  TEST_CASE("reachable set: with too many cuts to search the set has no cut") {
+  TEST_CASE("reachable set: a result beyond the limit of the exact search contains no cut") {
     std::mt19937 random(20261126);
     for (int i = 0; i < 20; ++i) {
       const std::size_t count = kExactNodesMax + 1 + random() % 60;
@@ -122,7 +122,7 @@ TEST_SUITE("reachable set") {
     }
   }
 
-  TEST_CASE("reachable set: a network split in two gives the larger part") {
+  TEST_CASE("reachable set: the result for a split network is the larger part") {
     constexpr std::size_t kCount = 40;
     constexpr std::size_t kLarger = 25;
     std::vector<CutPair> cuts;

@@ -42,7 +42,7 @@ Bytes combine(Combine function, const std::vector<Bytes>& inputs, DataType type)
 }  // namespace
 
 TEST_SUITE("reduce kernels") {
-  TEST_CASE("reduce kernels: every instruction set equals the serial reference bit for bit") {
+  TEST_CASE("reduce kernels: every instruction set matches the serial reference bit for bit") {
     for (const KernelSet& set : kKernelSets) {
       CAPTURE(set.name);
       if (!set.available()) continue;
@@ -112,7 +112,7 @@ TEST_SUITE("reduce kernels") {
     CHECK(result == large);
   }
 
-  TEST_CASE("reduce kernels: slices cover everything once and start at cache lines") {
+  TEST_CASE("reduce kernels: slices cover each element once and start at cache lines") {
     for (const std::size_t element_bytes : {1, 2, 4, 8}) {
       for (const int ranks : {1, 2, 3, 5, 120, 1024}) {
         for (const std::size_t elements : {0, 1, 15, 16, 17, 1000, 100'003}) {
@@ -129,7 +129,7 @@ TEST_SUITE("reduce kernels") {
     }
   }
 
-  TEST_CASE("reduce kernels: rounds cover a part once and fit the slot") {
+  TEST_CASE("reduce kernels: rounds cover each element once and fit into a slot") {
     constexpr std::size_t kSlotBytes = 32 << 10;
     for (const std::size_t parts : {1, 3, 120, 1024}) {
       for (const std::size_t elements : {0, 1, 127, 128, 129, 100'003}) {

@@ -43,7 +43,7 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("reducer's drift check") {
-  TEST_CASE("drift check: equal ranks pass") {
+  TEST_CASE("drift check: ranks with equal parameters pass") {
     CHECK(errors_after_drift(3, -1, 0, 1) == std::vector<std::string>(3));
   }
 
@@ -57,18 +57,18 @@ TEST_SUITE("reducer's drift check") {
     }
   }
 
-  TEST_CASE("drift check: a different rank 0 differs from all others") {
+  TEST_CASE("drift check: a difference on rank 0 is reported for all other ranks") {
     for (const auto& error : errors_after_drift(3, 0, 1, 1)) {
       CHECK(contains(error, "drift in step 1: "));
       CHECK(contains(error, " on ranks 1 and 2, "));
     }
   }
 
-  TEST_CASE("drift check: differences go undetected if it is disabled") {
+  TEST_CASE("drift check: a disabled check reports nothing") {
     CHECK(errors_after_drift(2, 1, 2, 0) == std::vector<std::string>(2));
   }
 
-  TEST_CASE("drift check: uses one collective of 8 bytes in its steps") {
+  TEST_CASE("drift check: each check costs one collective of 8 bytes") {
     std::mutex mutex;
     std::vector<std::size_t> gathered;
     ddprun::GroupOptions options;
@@ -94,7 +94,7 @@ TEST_SUITE("reducer's drift check") {
     CHECK(gathered == std::vector<std::size_t>(2 * 2, 8));
   }
 
-  TEST_CASE("drift check: hooks that let ranks differ exclude it") {
+  TEST_CASE("drift check: the check is rejected with a hook that lets ranks differ") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     auto options = checking(1);
@@ -108,7 +108,7 @@ TEST_SUITE("reducer's drift check") {
     CHECK(what_of([&] { GradientReducer(groups[0], model.parameters, {}, options); }) != "");
   }
 
-  TEST_CASE("drift check: every bit and the length and seed change the checksum") {
+  TEST_CASE("drift check: the checksum depends on every bit and the length and the seed") {
     for (const std::size_t size : {0u, 1u, 7u, 31u, 32u, 33u, 100u}) {
       std::vector<std::byte> bytes(size);
       std::set<std::uint64_t> sums = {ddprun::checksum(bytes, 1), ddprun::checksum(bytes, 2)};

@@ -37,7 +37,7 @@ double train_step(GradientReducer& reducer, std::span<float> weights,
 }  // namespace
 
 TEST_SUITE("reducer example") {
-  TEST_CASE("reducer example: the documented example converges to the mean of the inputs") {
+  TEST_CASE("reducer example: training converges to the mean of the inputs") {
     const auto errors = ddprun::test::errors_of_ranks(2, [](ProcessGroup& group) {
       std::vector<float> weights(3);
       const std::vector<float> inputs(3, group.rank() == 0 ? 2.0f : 4.0f);

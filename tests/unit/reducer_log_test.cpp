@@ -12,7 +12,7 @@ using namespace ddprun;
 using namespace ddprun::test;
 
 TEST_SUITE("reducer log") {
-  TEST_CASE("reducer log: construction and rebuilt buckets and times have PyTorch's names") {
+  TEST_CASE("reducer log: entries have the same names as in PyTorch") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       auto options = kSmallBuckets;
@@ -58,7 +58,7 @@ TEST_SUITE("reducer log") {
     CHECK(errors == std::vector<std::string>(2));
   }
 
-  TEST_CASE("reducer log: bytes of unused parameters are logged") {
+  TEST_CASE("reducer log: the bytes of unused parameters are logged") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     auto options = kSmallBuckets;
@@ -70,7 +70,7 @@ TEST_SUITE("reducer log") {
     CHECK(reducer.logging_data().ints.at("unused_parameter_size") == 4 * (7 + 10));
   }
 
-  TEST_CASE("reducer log: times of a step follow from its buckets") {
+  TEST_CASE("reducer log: the times of a step are computed from its buckets") {
     const StepTimeline timeline = {.buckets = {{.launched_seconds = 1, .done_seconds = 5},
                                                {.launched_seconds = 2, .done_seconds = 4}},
                                    .finish_called_seconds = 3,
@@ -89,7 +89,7 @@ TEST_SUITE("reducer log") {
     CHECK(StepTimeline{}.overlap_seconds() == 0);
   }
 
-  TEST_CASE("reducer log: a bucket's end is that of its work") {
+  TEST_CASE("reducer log: the end time of a bucket is that of its Work") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       auto options = kSmallBuckets;

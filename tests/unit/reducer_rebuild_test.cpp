@@ -46,7 +46,7 @@ ddprun::ReducerOptions rebuilding() {
 }  // namespace
 
 TEST_SUITE("reducer that rebuilds its buckets") {
-  TEST_CASE("bucket rebuild: all ranks use rank 0's ready order after the first step") {
+  TEST_CASE("bucket rebuild: all ranks adopt rank 0's ready order after the first step") {
     const Indices observed = {2, 0, 4, 1, 3};
     const auto errors = errors_of_ranks(3, [&](ProcessGroup& group) {
       Model model;
@@ -63,7 +63,7 @@ TEST_SUITE("reducer that rebuilds its buckets") {
     CHECK(errors == Errors(3));
   }
 
-  TEST_CASE("bucket rebuild: an unchanged order changes nothing") {
+  TEST_CASE("bucket rebuild: buckets in the same order keep their memory") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, rebuilding());
@@ -76,7 +76,7 @@ TEST_SUITE("reducer that rebuilds its buckets") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("bucket rebuild: moved gradients keep their values") {
+  TEST_CASE("bucket rebuild: gradients keep their values when buckets are rebuilt") {
     for (const int ranks : {1, 2}) {
       const auto errors = errors_of_ranks(ranks, [ranks](ProcessGroup& group) {
         Model model;
@@ -93,7 +93,7 @@ TEST_SUITE("reducer that rebuilds its buckets") {
     }
   }
 
-  TEST_CASE("bucket rebuild: the first synchronised step counts") {
+  TEST_CASE("bucket rebuild: buckets are rebuilt after the first synchronised step") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, rebuilding());
@@ -108,7 +108,7 @@ TEST_SUITE("reducer that rebuilds its buckets") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("bucket rebuild: any order gives a plan with a small first bucket per type") {
+  TEST_CASE("bucket rebuild: a plan for any order has a small first bucket for each type") {
     std::vector<ddprun::Parameter> parameters;
     for (const std::size_t elements : {8u, 8u, 8u, 8u}) {
       parameters.push_back({"p", {nullptr, elements, DataType::float32}});
@@ -122,7 +122,7 @@ TEST_SUITE("reducer that rebuilds its buckets") {
     CHECK(plan.buckets[2].parameters == Indices{0, 2});
   }
 
-  TEST_CASE("bucket rebuild: a variable order excludes it") {
+  TEST_CASE("bucket rebuild: rebuild_buckets is rejected with find_unused_parameters") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     auto options = rebuilding();

@@ -67,7 +67,7 @@ TEST_SUITE("reducer of a static graph") {
     }
   }
 
-  TEST_CASE("static graph: buckets are launched during the backward pass from the second step on") {
+  TEST_CASE("static graph: buckets are launched during the backward pass since the second step") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, with_static_graph());
@@ -84,7 +84,7 @@ TEST_SUITE("reducer of a static graph") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("static graph: gradients of unsynchronised first steps count") {
+  TEST_CASE("static graph: gradients of unsynchronised first steps are included") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, with_static_graph());
@@ -102,7 +102,7 @@ TEST_SUITE("reducer of a static graph") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("static graph: a changed graph is an error that names the parameter") {
+  TEST_CASE("static graph: a changed graph is reported with the parameter") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     GradientReducer reducer(groups[0], model.parameters, {}, with_static_graph());
@@ -123,7 +123,7 @@ TEST_SUITE("reducer of a static graph") {
 }
 
 TEST_SUITE("reducer with unused parameters") {
-  TEST_CASE("unused parameters: their buckets are launched early and count as zero") {
+  TEST_CASE("unused parameters: declaring them launches their buckets early and counts as zero") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       auto options = kSmallBuckets;
@@ -155,7 +155,7 @@ TEST_SUITE("reducer with unused parameters") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("unused parameters: contradictory declarations are errors") {
+  TEST_CASE("unused parameters: contradictory declarations are rejected") {
     auto groups = ProcessGroup::create_in_process(1);
     Model model;
     auto options = kSmallBuckets;

@@ -11,7 +11,7 @@ using namespace ddprun::membership;
 using Lines = std::vector<std::string>;
 
 TEST_SUITE("refusals") {
-  TEST_CASE("refusals: each cause per node is reported at first and with growing intervals") {
+  TEST_CASE("refusals: a repeated refusal is logged at growing intervals") {
     Refusals refusals;
     CHECK(refusals.add("b", "10.0.0.2", "too late") == "refused b (10.0.0.2): too late");
     for (int count = 2; count <= 5; ++count) {
@@ -27,7 +27,7 @@ TEST_SUITE("refusals") {
                 "refused c (10.0.0.2): too late", "refused 10.0.0.2: too late"});
   }
 
-  TEST_CASE("refusals: a node that joins later or has no name is not kept") {
+  TEST_CASE("refusals: the summary omits nodes that joined later") {
     Refusals refusals;
     refusals.add("b", "10.0.0.2", "no rank");
     refusals.add("", "10.0.0.3", "no secret");
@@ -36,7 +36,7 @@ TEST_SUITE("refusals") {
     CHECK(refusals.summary() == Lines{"refused 10.0.0.3: no secret"});
   }
 
-  TEST_CASE("refusals: further ones are counted and few are repeated at the end") {
+  TEST_CASE("refusals: the number of refusals kept is limited") {
     Refusals refusals;
     for (std::size_t i = 0; i < kRefusalsKept; ++i) {
       CHECK(refusals.add("n" + std::to_string(i), "a", "r"));

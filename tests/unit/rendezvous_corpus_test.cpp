@@ -18,7 +18,7 @@ TEST_SUITE("fuzz corpus") {
     run_fuzz_corpus("membership", ddprun::fuzz::run_membership, 12, 300);
   }
 
-  TEST_CASE("fuzz corpus: unauthenticated peers have no effect with truncated or mutated input") {
+  TEST_CASE("fuzz corpus: truncated or mutated input of unauthenticated peers has no effect") {
     run_fuzz_corpus("dialogue", ddprun::fuzz::run_dialogue, 8, 100);
   }
 
