@@ -108,7 +108,7 @@ Root cause (first failure observed):
 }  // namespace
 
 TEST_SUITE("final report") {
-  TEST_CASE("final report: the root cause is first and complete in 60 and 100 columns") {
+  TEST_CASE("final report: the root cause is complete and first at 60 and 100 columns") {
     const ReportFacts facts = {.program = "train.py", .stopped = {4, 1, 3, 5}};
     CHECK(final_report(rich_failure(), facts, 60) == kReportAt60);
     CHECK("\n" + final_report(rich_failure(), facts, 100) == kReportAt100);
@@ -123,7 +123,7 @@ TEST_SUITE("final report") {
     CHECK(final_report(finished, {.program = "a.out", .stopped = {}}, 60) == kShortReport);
   }
 
-  TEST_CASE("final report: a worker that could not be started has neither pid nor run time") {
+  TEST_CASE("final report: pid and run time of an unstarted worker are omitted") {
     RunFinished finished;
     finished.result = RunResult::failed;
     finished.attempts = 2;
@@ -141,7 +141,7 @@ TEST_SUITE("final report") {
     CHECK(report.find("time") == std::string::npos);
   }
 
-  TEST_CASE("final report: a traceback also in the last lines is shown once") {
+  TEST_CASE("final report: a traceback that is also in the last lines is shown once") {
     auto finished = rich_failure();
     finished.failures[0].last_lines = {"Traceback (most recent call last):",
                                        "  File \"train.py\", line 3"};
@@ -150,7 +150,7 @@ TEST_SUITE("final report") {
     CHECK(report.find("    |   File \"train.py\", line 3\n") != std::string::npos);
   }
 
-  TEST_CASE("final report: a message also in the last lines and traceback is shown once") {
+  TEST_CASE("final report: a message that is also in the last lines or traceback is shown once") {
     struct Row {
       std::string message;
       std::string traceback;
@@ -192,7 +192,7 @@ TEST_SUITE("final report") {
     CHECK(final_report(finished, {.program = "x"}, 80).find("traceback:") != std::string::npos);
   }
 
-  TEST_CASE("final report: quoted text is wrapped on a terminal only") {
+  TEST_CASE("final report: quoted text is wrapped only on a terminal") {
     auto finished = rich_failure();
     const std::string line = "ValueError: " + std::string(60, 'a') + " " + std::string(60, 'b');
     finished.failures[0].last_lines = {line};
@@ -201,7 +201,7 @@ TEST_SUITE("final report") {
     CHECK(whole.find("    | " + line + "\n") != std::string::npos);
   }
 
-  TEST_CASE("final report: eight of a thousand victims are shown and the others counted") {
+  TEST_CASE("final report: at most eight victims are shown and the others counted") {
     auto finished = rich_failure();
     for (int rank = 3; rank < 1003; ++rank) {
       finished.failures.push_back(failed(rank, 1));

@@ -29,7 +29,7 @@ TEST_SUITE("event text") {
     CHECK(ranks_phrase({3, 4}) == "ranks 3, 4");
   }
 
-  TEST_CASE("event text: a worker that could not be killed is still running") {
+  TEST_CASE("event text: a worker that could not be killed is reported like a running one") {
     WorkerExited exited;
     exited.rank = 3;
     exited.pid = 7;
@@ -47,7 +47,7 @@ TEST_SUITE("event text") {
     CHECK(line_for(exited).level == LogLevel::error);
   }
 
-  TEST_CASE("event text: a hang names its ranks and the reaction") {
+  TEST_CASE("event text: the message about a hang names the ranks and the reaction") {
     HangDetected hang{.attempt = 1, .seconds = 5, .is_certain = true, .ranks = {{3, "is a"}}};
     CHECK(line_for(hang).message == "rank 3 hangs (no progress for 5.00 s): is a");
     hang.lacks_restarts = true;
@@ -70,7 +70,7 @@ TEST_SUITE("event text") {
     CHECK(line_for(HangEnded{1, 42}).message == "the workers have continued after 42.0 s");
   }
 
-  TEST_CASE("event text: a worker that was killed after a hang hung") {
+  TEST_CASE("event text: the exit of a worker killed for a hang mentions the hang") {
     WorkerExited exited;
     exited.rank = 3;
     exited.pid = 7;
@@ -154,7 +154,7 @@ TEST_SUITE("text") {
     CHECK(printable("").empty());
   }
 
-  TEST_CASE("text: the nearest word is found for small typing errors only") {
+  TEST_CASE("text: nearest_word() finds a word despite small typing errors only") {
     const std::vector<std::string> words = {"redirects", "role", "tee"};
     CHECK(nearest_word("redirect", words) == "redirects");
     CHECK(nearest_word("rediercts", words) == "redirects");
@@ -165,7 +165,7 @@ TEST_SUITE("text") {
     CHECK(nearest_word(std::string(100'000, 'r'), words).empty());
   }
 
-  TEST_CASE("text: the width is that of the terminal or a default") {
+  TEST_CASE("text: the width is that of the terminal or the default") {
     const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
     REQUIRE(terminal >= 0);
     winsize size{};

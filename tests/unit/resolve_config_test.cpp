@@ -48,7 +48,7 @@ CommandLine with_config(const Strings& arguments, const Variables& variables,
 }  // namespace
 
 TEST_SUITE("configuration of a node") {
-  TEST_CASE("node configuration: the node's entry overrides defaults and variables are local") {
+  TEST_CASE("node configuration: a node's entry overrides the defaults") {
     const auto first = values_of(kTwoNodes, 0);
     CHECK(value_in(first, "nproc_per_node") == "2");
     CHECK(first.command == Strings{"trainer", "--out=gpu1/${local_rank}"});
@@ -63,7 +63,7 @@ TEST_SUITE("configuration of a node") {
     CHECK(value_in(values_of(kTwoNodes, 1, {{"SLOTS", "7"}}), "nproc_per_node") == "7");
   }
 
-  TEST_CASE("node configuration: each value has its position and its variables") {
+  TEST_CASE("node configuration: each value is stored with its position and its variables") {
     const auto values = values_of(kTwoNodes, 1);
     const auto where = [&](const char* name) { return values.options.at(find_option(name)).where; };
     CHECK(where("nproc_per_node") == "c.json:6:73: nodes[1].nproc_per_node (${SLOTS:-4})");
@@ -71,7 +71,7 @@ TEST_SUITE("configuration of a node") {
     CHECK(where("local_addr") == "c.json:6:11: nodes[1].address");
   }
 
-  TEST_CASE("node configuration: common settings of nodes follow from their entries") {
+  TEST_CASE("node configuration: rendezvous settings are derived from the nodes' entries") {
     const auto values = values_of(kTwoNodes, 1);
     CHECK(value_in(values, "nnodes") == "2");
     CHECK(value_in(values, "node_rank") == "1");
@@ -83,7 +83,7 @@ TEST_SUITE("configuration of a node") {
           "this machine is node gpu2.lan (2 of 2) of c.json: the test says so");
   }
 
-  TEST_CASE("node configuration: explicit values and single nodes need no derived values") {
+  TEST_CASE("node configuration: explicit values are not replaced by derived ones") {
     const auto given = values_of(
         R"({"version": 1, "rendezvous": {"nnodes": "1:2", "rdzv_endpoint": "c:1"},
             "nodes": [{"name": "a[1-2]", "local_addr": "d"}]})");
@@ -102,7 +102,7 @@ TEST_SUITE("configuration of a node") {
     CHECK(values_of(R"({"version": 1})").options.empty());
   }
 
-  TEST_CASE("node configuration: arguments set the number of nodes and whether they have ranks") {
+  TEST_CASE("node configuration: derived values respect nnodes and backend of the arguments") {
     const auto with = [](const std::string& backend, const Strings& arguments, std::size_t index) {
       const auto text = R"({"version": 1, "rendezvous": {"rdzv_backend": ")" + backend +
                         R"("}, "nodes": [{"name": "n[0-9]"}]})";
@@ -120,7 +120,7 @@ TEST_SUITE("configuration of a node") {
     CHECK(value_in(with("c10d", {"--master_addr=m"}, 7), "rdzv_endpoint") == "(none)");
   }
 
-  TEST_CASE("node configuration: an invalid expanded value is reported with its position") {
+  TEST_CASE("node configuration: an invalid value after expansion is reported with its position") {
     const auto wrong = resolved(kTwoNodes, 1, {{"SLOTS", "many"}});
     CHECK(
         std::get<UsageProblem>(wrong).problems ==
@@ -134,7 +134,7 @@ TEST_SUITE("configuration of a node") {
     CHECK(problems[1] == "c.json:2:23: job.role: ROLE is not set: which part does it play");
   }
 
-  TEST_CASE("node configuration: hash and outline are those of the unexpanded file") {
+  TEST_CASE("node configuration: hash and outline are computed from the unexpanded file") {
     const auto one = values_of(kTwoNodes, 0).settings;
     const auto other = values_of(kTwoNodes, 1, {{"SLOTS", "7"}}).settings;
     const auto file = parse_json(kTwoNodes).root;
@@ -146,8 +146,7 @@ TEST_SUITE("configuration of a node") {
 }
 
 TEST_SUITE("precedence of a configuration file") {
-  TEST_CASE(
-      "configuration precedence: arguments before variables before the file before defaults") {
+  TEST_CASE("configuration precedence: arguments override variables that override the file") {
     const auto options = [](const Strings& arguments, const Variables& variables) {
       const auto parsed = with_config(arguments, variables, kTwoNodes);
       if (const auto* problem = std::get_if<UsageProblem>(&parsed)) FAIL(describe(*problem));
@@ -165,15 +164,14 @@ TEST_SUITE("precedence of a configuration file") {
     CHECK(options({}, {}).from_config.hash.size() == 16);
   }
 
-  TEST_CASE("configuration precedence: a file without a command needs a valid program") {
+  TEST_CASE("configuration precedence: a file without a command requires a program argument") {
     const auto none = with_config({}, {}, R"({"version": 1, "nodes": [{"name": "a[1-2]"}]})");
     CHECK(contains(describe(std::get<UsageProblem>(none)), "no program given"));
     const auto wrong = with_config({}, {{"SLOTS", "many"}}, kTwoNodes);
     CHECK(std::get<UsageProblem>(wrong).problems.size() == 1);
   }
 
-  TEST_CASE(
-      "configuration precedence: a node name needs a file but an unused variable is ignored") {
+  TEST_CASE("configuration precedence: --node_name but not DDPRUN_NODE requires a file") {
     CHECK(contains(problems_of({"--node_name=a", "x.py"}),
                    "--node_name: names a node in the --config file"));
     CHECK(options_of({"x.py"}, {{"DDPRUN_NODE", "a"}}).program == "x.py");
@@ -181,7 +179,7 @@ TEST_SUITE("precedence of a configuration file") {
 }
 
 TEST_SUITE("finding the own node") {
-  TEST_CASE("own node: a given name precedes host names and addresses and scheduler index") {
+  TEST_CASE("own node: a name or rank that is given precedes host name and address") {
     auto clues = host("gpu1", {"10.0.0.2"});
     CHECK(found_in(kTwoNodes, clues) == "gpu1: its host name is gpu1");
     clues.node_rank = GivenValue{"1", "PET_NODE_RANK=1"};
@@ -202,7 +200,7 @@ TEST_SUITE("finding the own node") {
                    "none of its nodes"));
   }
 
-  TEST_CASE("own node: a host name matches in full or as an address or up to its first dot") {
+  TEST_CASE("own node: a host name matches in full or up to its first dot or as an address") {
     CHECK(found_in(kTwoNodes, host("gpu1.lan")) == "gpu1: its host name is gpu1.lan");
     CHECK(found_in(kTwoNodes, host("gpu2")) == "gpu2.lan: its host name is gpu2");
     const char* const kByAddress =
@@ -210,7 +208,7 @@ TEST_SUITE("finding the own node") {
     CHECK(found_in(kByAddress, host("h1")) == "a: its host name is h1");
   }
 
-  TEST_CASE("own node: no or several matches are reported with the compared values") {
+  TEST_CASE("own node: a missing or ambiguous match is reported with the compared values") {
     CHECK(found_in(kTwoNodes, host("login", {"10.0.0.9"})) ==
           "c.json: none of its nodes is this machine: its host names are login, its addresses "
           "10.0.0.9; the file lists gpu1 (10.0.0.1), gpu2.lan (10.0.0.2); use --node_name to "
@@ -223,7 +221,7 @@ TEST_SUITE("finding the own node") {
                    "n1, n2, n3, n4, n5, n6, n7, n8, and 92 more"));
   }
 
-  TEST_CASE("own node: wrong or contradictory names and indexes are errors") {
+  TEST_CASE("own node: unknown or contradictory names and ranks are rejected") {
     auto clues = host("gpu1");
     clues.node_name = GivenValue{"gpu2.lam", "DDPRUN_NODE=gpu2.lam"};
     CHECK(found_in(kTwoNodes, clues) ==

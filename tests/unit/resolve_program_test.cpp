@@ -29,7 +29,7 @@ std::string resolved(const Strings& arguments, const Files& files = {},
 }  // namespace
 
 TEST_SUITE("resolve program") {
-  TEST_CASE("program: scripts run under python3 unbuffered with the given name") {
+  TEST_CASE("program: a script runs under unbuffered python3 by its given name") {
     CHECK(resolved({"train.py"}, {{"/home/me/train.py", kText}}) == "/usr/bin/python3 -u train.py");
     CHECK(resolved({"sub/train.py"}, {{"/home/me/sub/train.py", kRuns}}) ==
           "/usr/bin/python3 -u sub/train.py");
@@ -37,12 +37,12 @@ TEST_SUITE("resolve program") {
           "/usr/bin/python3 -u /abs/train.py");
   }
 
-  TEST_CASE("program: a module runs under python3 even if a file has its name") {
+  TEST_CASE("program: a module runs under python3 even if named like a script") {
     CHECK(resolved({"-m", "pkg.train"}) == "/usr/bin/python3 -u -m pkg.train");
     CHECK(resolved({"-m", "train.py"}) == "/usr/bin/python3 -u -m train.py");
   }
 
-  TEST_CASE("program: PYTHON_EXEC replaces the interpreter by path or name") {
+  TEST_CASE("program: PYTHON_EXEC selects the interpreter by path or name") {
     const Files files = {{"/home/me/train.py", kText},
                          {"/venv/bin/python", kRuns},
                          {"/usr/local/bin/python3.9", kRuns}};
@@ -57,7 +57,7 @@ TEST_SUITE("resolve program") {
                    "pyhton (PYTHON_EXEC): not found in PATH"));
   }
 
-  TEST_CASE("program: the origin of the interpreter is known unless given as argument") {
+  TEST_CASE("program: interpreter_origin() names the source of the interpreter") {
     const auto origin = [](const Strings& arguments, const Variables& variables) {
       return interpreter_origin(options_of(arguments), host({}, variables));
     };
@@ -71,7 +71,7 @@ TEST_SUITE("resolve program") {
           "in the folder from which ddprun was called");
   }
 
-  TEST_CASE("program: ddprun in an environment's bin folder uses its interpreter") {
+  TEST_CASE("program: ddprun in a virtual environment uses the environment's interpreter") {
     const auto python = [](const std::string& called_in, const Files& files) {
       auto facts = host(files);
       facts.called_in = called_in;
@@ -88,12 +88,12 @@ TEST_SUITE("resolve program") {
     CHECK(python("", files) == "/usr/bin/python3");
   }
 
-  TEST_CASE("program: a missing python3 is reported with the remedy") {
+  TEST_CASE("program: a missing python3 is reported with a remedy") {
     CHECK(contains(resolved({"train.py"}, {{"/home/me/train.py", kText}}, {{"PATH", "/sbin"}}),
                    "python3: not found in PATH; set PYTHON_EXEC"));
   }
 
-  TEST_CASE("program: a bare name is searched in PATH and beside ddprun only") {
+  TEST_CASE("program: a bare name is searched only in PATH and in ddprun's folder") {
     const std::string here = "/home/me/trainer";
     const std::string in_path = "/usr/bin/trainer";
     const std::string beside = "/opt/ddprun/bin/trainer";
@@ -105,7 +105,7 @@ TEST_SUITE("resolve program") {
     CHECK(resolved({"--no_python", "trainer"}, {{beside, kRuns}}) == beside);
   }
 
-  TEST_CASE("program: earlier PATH folders win and an empty entry is the current folder") {
+  TEST_CASE("program: an earlier folder in PATH wins and an empty one is the current folder") {
     const Files files = {{"/a/tool", kRuns}, {"/b/tool", kRuns}, {"/home/me/other", kRuns}};
     CHECK(resolved({"tool"}, files, {{"PATH", "/b:/a"}}) == "/b/tool");
     CHECK(resolved({"other"}, files, {{"PATH", "/a:"}}) == "/home/me/other");
@@ -118,7 +118,7 @@ TEST_SUITE("resolve program") {
     CHECK(resolved({"trainer"}, files) == "/opt/ddprun/bin/trainer");
   }
 
-  TEST_CASE("program: a path names exactly that file") {
+  TEST_CASE("program: a path is not searched in PATH") {
     CHECK(resolved({"./run"}, {{"/home/me/run", kRuns}}) == "./run");
     CHECK(resolved({"./run"}, {{"/usr/bin/run", kRuns}}) == "? ./run: no such file");
     CHECK(resolved({"bin/run"}, {{"/home/me/bin/run", kFolder}}) ==
@@ -142,7 +142,7 @@ TEST_SUITE("resolve program") {
     CHECK(resolved({"--run_path", "lost"}) == "? lost: no such file in /home/me");
   }
 
-  TEST_CASE("program: a missing one is reported with the folders and similar names") {
+  TEST_CASE("program: a missing program is reported with searched folders or similar names") {
     CHECK(resolved({"trian.py"}) == "? trian.py: no such file in /home/me");
     CHECK(resolved({"train.py"}, {{"/home/me/train.py", kFolder}}) ==
           "? train.py: is a folder without a __main__.py, not a script");
@@ -156,7 +156,7 @@ TEST_SUITE("resolve program") {
 }
 
 TEST_SUITE("macros") {
-  TEST_CASE("macros: follow Python's templates") {
+  TEST_CASE("macros: templates are expanded like in Python") {
     const std::pair<const char*, const char*> cases[] = {
         {"", ""},
         {"plain", "plain"},

@@ -25,7 +25,7 @@ std::string warning_to(CoordinationDriver& driver, NodeId id, const std::string&
 }  // namespace
 
 TEST_SUITE("addresses of nodes") {
-  TEST_CASE("node addresses: a node named by another node's address gives a warning") {
+  TEST_CASE("node addresses: a node with the address of another one causes a warning") {
     struct Row {
       const char *name, *from, *other_name, *other_from;
       bool is_warned_of;
@@ -62,7 +62,7 @@ TEST_SUITE("addresses of nodes") {
 }
 
 TEST_SUITE("commands of nodes") {
-  TEST_CASE("node commands: a node with a different command is accepted and notified") {
+  TEST_CASE("node commands: a node with a different command is accepted with a warning") {
     CoordinationDriver driver({.run_id = "run", .nodes_min = 5, .nodes_max = 5});
     CHECK(warning_to(driver, 1, "a", "").empty());
     CHECK(warning_to(driver, 2, "b", "train.py --lr 1").empty());
@@ -73,7 +73,7 @@ TEST_SUITE("commands of nodes") {
           "same");
   }
 
-  TEST_CASE("node commands: the differing part of long commands is shown") {
+  TEST_CASE("node commands: the warning shows the differing part of long commands") {
     const std::string same = "train.py" + std::string(50, 'x') + " --model=" + std::string(30, 'y');
     const std::string end(200, 'z');
     CHECK(describe_difference("a", same + " --lr=1 " + end, "b", same + " --lr=2") ==
@@ -82,12 +82,12 @@ TEST_SUITE("commands of nodes") {
               " --lr=2\"; nodes of one run should run the same");
   }
 
-  TEST_CASE("node commands: a longer command is shown to its end") {
+  TEST_CASE("node commands: the warning shows the additional end of the longer command") {
     CHECK(describe_difference("a", "train.py", "b", "train.py --debug") ==
           "a runs \"train.py\" and b \"train.py --debug\"; nodes of one run should run the same");
   }
 
-  TEST_CASE("node commands: the end of a very long command is compared by hash") {
+  TEST_CASE("node commands: very long commands are compared by a hash of their end") {
     const std::string shared(kCommandBytesMax, 'x');
     CHECK(bounded_command(shared) == shared);
     const auto one = bounded_command(shared + "1");

@@ -170,7 +170,7 @@ const Case kKubernetes[] = {
 }  // namespace
 
 TEST_SUITE("scheduler") {
-  TEST_CASE("scheduler: a Slurm step with one task per node defines the nodes") {
+  TEST_CASE("scheduler: options of several nodes follow from a Slurm step with a task per node") {
     for (const auto& entry : kSlurm) {
       CAPTURE(entry.options);
       const auto found = answer(entry.arguments, entry.variables);
@@ -179,14 +179,14 @@ TEST_SUITE("scheduler") {
     }
   }
 
-  TEST_CASE("scheduler: derived values are reported in one line with their variables") {
+  TEST_CASE("scheduler: derived values are noted in one line with their variables") {
     CHECK(answer({}, slurm({{"SLURM_GPUS_ON_NODE", "4"}})).notes ==
           "from Slurm: node 1 of 2, gpu002 (SLURM_NODEID, SLURM_STEP_NODELIST=gpu[001-002]), "
           "meeting at gpu001:16234 as run slurm-1234.0 (SLURM_JOB_ID, SLURM_STEP_ID), 4 workers "
           "(SLURM_GPUS_ON_NODE)");
   }
 
-  TEST_CASE("scheduler: a script on one of several nodes is reported with the remedy") {
+  TEST_CASE("scheduler: a run on only one node of a Slurm job causes a note with a remedy") {
     const std::string hint =
         "Slurm gave 2 nodes to job 1234, of which this run uses one; "
         "'srun --ntasks-per-node=1 ddprun ...' uses all";
@@ -196,7 +196,7 @@ TEST_SUITE("scheduler") {
     CHECK(answer({}, slurm({{"SLURM_JOB_NUM_NODES", "1"}})).notes == "");
   }
 
-  TEST_CASE("scheduler: a run started by salloc beside its nodes is reported") {
+  TEST_CASE("scheduler: a run started by salloc outside the job's nodes causes a note") {
     const std::string hint =
         " to job 1234, but this run is on none of them: it was started on login.lan without srun; "
         "'srun --ntasks-per-node=1 ddprun ...' uses all";
@@ -211,14 +211,14 @@ TEST_SUITE("scheduler") {
           0);
   }
 
-  TEST_CASE("scheduler: contradictory Slurm variables are named") {
+  TEST_CASE("scheduler: contradictory Slurm variables are reported by name") {
     for (const auto& refusal : kRefusals) {
       CAPTURE(refusal.text);
       CHECK(contains(answer({}, refusal.variables).problem, refusal.text));
     }
   }
 
-  TEST_CASE("scheduler: any job number gives a port of the documented range") {
+  TEST_CASE("scheduler: the port for any Slurm job number is in the documented range") {
     for (const char* job : {"0", "9999", "10000", "1999999999"}) {
       const auto options =
           answer({}, slurm({{"SLURM_JOB_ID", job}, {"SLURM_STEP_ID", "1999999999"}})).options;
@@ -229,7 +229,7 @@ TEST_SUITE("scheduler") {
     }
   }
 
-  TEST_CASE("scheduler: an Indexed Job defines rank and first pod") {
+  TEST_CASE("scheduler: rank and master address follow from a Kubernetes Indexed Job") {
     for (const auto& entry : kKubernetes) {
       CAPTURE(entry.options);
       CHECK(answer(entry.arguments, entry.variables, kPod).options == entry.options);
@@ -240,13 +240,13 @@ TEST_SUITE("scheduler") {
               std::string(kPod) + "), rdzv_id train (the host name " + kPod + ")");
   }
 
-  TEST_CASE("scheduler: a pod name without others gives only the rank") {
+  TEST_CASE("scheduler: a host name that does not name other pods yields only the rank") {
     CHECK(answer({}, kTwoPods, "something.else").options == "node_rank=1");
     CHECK(answer({}, kTwoPods, "-1").options == "node_rank=1");
     CHECK(answer({}, kTwoPods, "").options == "node_rank=1");
   }
 
-  TEST_CASE("scheduler: a pod without a headless service is reported before the search") {
+  TEST_CASE("scheduler: a pod without a headless service is rejected with a remedy") {
     CHECK(answer({}, kTwoPods, "train-1")
               .problem.find("the host name train-1 has no domain, so the other pods have no "
                             "known names; give the pods of the Job a subdomain") !=
@@ -256,7 +256,7 @@ TEST_SUITE("scheduler") {
     CHECK(elsewhere.options == "node_rank=1 rdzv_id=train");
   }
 
-  TEST_CASE("scheduler: variables of torchrun set by a controller are used and reported") {
+  TEST_CASE("scheduler: PET_ variables set by a controller are used and noted") {
     Variables variables = {{"PET_NNODES", "2"},
                            {"PET_NODE_RANK", "0"},
                            {"PET_MASTER_ADDR", "job-node-0-0.job"},
@@ -269,7 +269,7 @@ TEST_SUITE("scheduler") {
     CHECK(answer({}, variables).notes == "from Kubernetes: " + values);
   }
 
-  TEST_CASE("scheduler: arguments and variables and files take precedence") {
+  TEST_CASE("scheduler: arguments and variables and files override derived values") {
     const auto lookup = lookup_in(slurm({{"PET_RDZV_ID", "mine"}}));
     const OptionSources sources{.scheduler = [&](const GivenValues& given) {
       return values_from_scheduler({.environment = lookup, .given = given, .host_name = "x"});
@@ -284,7 +284,7 @@ TEST_SUITE("scheduler") {
     REQUIRE(options->from_config.notes.size() == 1);
   }
 
-  TEST_CASE("scheduler: a Slurm node has the name by which others wait for it") {
+  TEST_CASE("scheduler: a Slurm node joins with its name in the node list") {
     const auto lookup = lookup_in(slurm());
     const OptionSources sources{.scheduler = [&](const GivenValues& given) {
       return values_from_scheduler({.environment = lookup, .given = given, .host_name = "x"});

@@ -60,7 +60,7 @@ TEST_SUITE("ssh node check") {
               .starts_with("n1, n2, n3 and 6 more: --tee: there is no local rank 1"));
   }
 
-  TEST_CASE("ssh check: properties of the machine are checked for its own node only") {
+  TEST_CASE("ssh check: properties of this machine are checked only for its own node") {
     NodeCheck how;
     how.check = [](const LaunchOptions& options) -> std::variant<std::string, UsageProblem> {
       CHECK(options.from_config.own_node == 1);
@@ -72,7 +72,7 @@ TEST_SUITE("ssh node check") {
     CHECK(found({}, std::nullopt, kFile, {}, how).empty());
   }
 
-  TEST_CASE("ssh check: a value that depends on a node's variable is checked on the node") {
+  TEST_CASE("ssh check: a value that depends on a node's own variable is checked on the node") {
     const std::string text = R"({"version": 1, "job": {"command": ["train"]},
       "nodes": [{"name": "a"}, {"name": "b"}],
       "logs": {"tee": "${SHARED}", "log_dir": "${OWN}"},
@@ -82,7 +82,7 @@ TEST_SUITE("ssh node check") {
     CHECK(contains(found({}, 0, text, {{"SHARED", "3"}}), "OWN is not set"));
   }
 
-  TEST_CASE("ssh check: only a start needs a program") {
+  TEST_CASE("ssh check: a missing program is reported only for a start") {
     const std::string text = R"({"version": 1, "nodes": [{"name": "a"}, {"name": "b"}]})";
     CHECK(contains(found({}, std::nullopt, text), "no program given"));
     NodeCheck how;

@@ -87,7 +87,7 @@ const Case kCases[] = {
 }  // namespace
 
 TEST_SUITE("results of nodes over ssh") {
-  TEST_CASE("ssh results: the states of the nodes decide the next action and the exit code") {
+  TEST_CASE("ssh results: next action and exit code follow from the states of the nodes") {
     for (const auto& entry : kCases) {
       CAPTURE(entry.name);
       const auto decision = decide(entry.facts);
@@ -96,14 +96,14 @@ TEST_SUITE("results of nodes over ssh") {
     }
   }
 
-  TEST_CASE("ssh results: the reason of a stop contains the numbers of nodes") {
+  TEST_CASE("ssh results: a stop's reason names the number of nodes or the missing host") {
     CHECK(decide(of({kRunning, kAbsent})).reason == "only 1 of the required 2 nodes is available");
     auto facts = of({kAbsent, kRunning, kRunning}, 2);
     facts.host_name = "c1";
     CHECK(decide(facts).reason == "the rendezvous host c1 could not be started");
   }
 
-  TEST_CASE("ssh results: the starter reports the end if no node does") {
+  TEST_CASE("ssh results: the starter describes the end if no node reports it") {
     const auto facts = cut_short({ended(143), ended(-9)});
     CHECK(describe_end(facts, "too few", {"b lost its agent by SIGKILL"}) ==
           "too few; b lost its agent by SIGKILL");

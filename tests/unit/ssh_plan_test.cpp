@@ -78,13 +78,13 @@ TEST_SUITE("ssh command") {
     for (const auto& word : command) CHECK(word.find("StrictHostKeyChecking") == std::string::npos);
   }
 
-  TEST_CASE("ssh command: a quoted path is one word for every shell") {
+  TEST_CASE("ssh command: a quoted path is one word in every shell") {
     CHECK(quoted_for_shell("/opt/a b/ddprun") == "'/opt/a b/ddprun'");
     CHECK(quoted_for_shell("it's $(x)") == "'it'\\''s $(x)'");
     CHECK(quoted_for_shell("") == "''");
   }
 
-  TEST_CASE("ssh command: a failed start is explained by the last line of ssh or the shell") {
+  TEST_CASE("ssh command: a failed start is described by the last line of ssh or the shell") {
     const std::string program = "/opt/ddprun";
     CHECK(describe_no_answer(255, "ssh: No route to host", program) ==
           "ssh could not connect: No route to host");
@@ -99,7 +99,7 @@ TEST_SUITE("ssh command") {
 }
 
 TEST_SUITE("ssh plan") {
-  TEST_CASE("ssh plan: nodes are reached by their address or otherwise their name") {
+  TEST_CASE("ssh plan: a node without an address is reached by its name") {
     const auto made = plan({"--max_restarts=2", "-m", "prog", "--ssh"});
     REQUIRE(made.targets.size() == 3);
     CHECK(made.targets[0] == Target{.node = 0, .name = "a", .destination = "10.0.0.1"});
@@ -112,7 +112,7 @@ TEST_SUITE("ssh plan") {
               .user = "me", .port = 2222, .options = {"-i", "key"}, .program = "/opt/ddprun"});
   }
 
-  TEST_CASE("ssh plan: the nodes get all arguments except those of the start") {
+  TEST_CASE("ssh plan: all arguments except those of the start are passed to the nodes") {
     const auto made = plan({"--config=c.json", "--ssh", "--node_name=a", "--max-restarts", "2",
                             "-m", "prog", "--ssh", "a b"});
     CHECK(made.task.arguments ==
@@ -121,7 +121,7 @@ TEST_SUITE("ssh plan") {
     CHECK(made.task.config_name == "c.json");
   }
 
-  TEST_CASE("ssh plan: variables of options and those in the file are forwarded") {
+  TEST_CASE("ssh plan: variables of options and those listed in the file are forwarded") {
     const auto with = facts({{"WHO", "me"},
                              {"PET_MAX_RESTARTS", "1"},
                              {"DDPRUN_NODE", "a"},
@@ -133,7 +133,7 @@ TEST_SUITE("ssh plan") {
           Strings{"DATA_DIR=/d", "HOME=/h", "LOGLEVEL=DEBUG", "PET_MAX_RESTARTS=1"});
   }
 
-  TEST_CASE("ssh plan: this machine's own node needs no ssh") {
+  TEST_CASE("ssh plan: the node of this machine is started without ssh") {
     auto with = facts();
     with.own_node = 1;
     const auto made = plan({}, kFile, with);
@@ -142,7 +142,7 @@ TEST_SUITE("ssh plan") {
     CHECK(names_of(made) == "a c");
   }
 
-  TEST_CASE("ssh plan: a fixed number selects the first nodes and a range adds spares") {
+  TEST_CASE("ssh plan: a fixed nnodes selects the first nodes and a range adds spares") {
     CHECK(names_of(plan({"--nnodes=2"}, with_rendezvous(""))) == "n1 n2");
     const auto dynamic = plan(
         {},
@@ -155,7 +155,7 @@ TEST_SUITE("ssh plan") {
     CHECK(contains(problems({"--nnodes=5"}, with_rendezvous("")), "asks for at least 5 nodes"));
   }
 
-  TEST_CASE("ssh plan: the nodes get a random secret unless the security is set") {
+  TEST_CASE("ssh plan: a random secret is sent to the nodes unless security is configured") {
     CHECK(plan({}).task.secret == "random");
     CHECK(plan({"--security=open"}).task.secret == "");
     CHECK(plan({"--secret_file=f"}).task.secret == "");
@@ -164,7 +164,7 @@ TEST_SUITE("ssh plan") {
     CHECK(plan({}, text).task.secret == "");
   }
 
-  TEST_CASE("ssh plan: lines get the node's name unless their prefix is set") {
+  TEST_CASE("ssh plan: output lines get the node's name unless a prefix is set") {
     CHECK(plan({}).has_node_prefix);
     CHECK_FALSE(plan({"--prefix=none"}).has_node_prefix);
     CHECK_FALSE(plan({"--log_line_prefix_template=x"}).has_node_prefix);

@@ -43,13 +43,13 @@ Parts read(const std::string& bytes, std::size_t size) {
 }  // namespace
 
 TEST_SUITE("task over ssh") {
-  TEST_CASE("ssh task: encoding round-trips") {
+  TEST_CASE("ssh task: a task round-trips") {
     const auto bytes = encode(task());
     CHECK(decode_node_task(bytes) == task());
     CHECK(framed(task()).substr(kGreeting.size() + 4) == bytes);
   }
 
-  TEST_CASE("ssh task: truncated or too long or malformed input is rejected") {
+  TEST_CASE("ssh task: a truncated or too long or malformed task is rejected") {
     const auto bytes = encode(task());
     for (std::size_t size = 0; size < bytes.size(); ++size) {
       CHECK_FALSE(decode_node_task(std::string_view(bytes).substr(0, size)));
@@ -60,7 +60,7 @@ TEST_SUITE("task over ssh") {
 }
 
 TEST_SUITE("greeting over ssh") {
-  TEST_CASE("ssh greeting: a node's output is split at the greeting in pieces of any size") {
+  TEST_CASE("ssh greeting: output is split at the greeting for any size of reads") {
     const auto greeting = std::string(kGreeting);
     const auto bytes = "Welcome\nDDPRUN-" + greeting + "one\n" + greeting;
     for (std::size_t size = 1; size <= bytes.size(); ++size) {
@@ -68,7 +68,7 @@ TEST_SUITE("greeting over ssh") {
     }
   }
 
-  TEST_CASE("ssh greeting: output before it is shown at once except for a possible greeting") {
+  TEST_CASE("ssh greeting: output before the greeting is returned at once") {
     GreetingReader reader;
     CHECK(reader.read("Welcome\nDDPRUN-SSH") == Parts{.noise = "Welcome\n", .output = ""});
     CHECK_FALSE(reader.has_greeting());
@@ -76,7 +76,7 @@ TEST_SUITE("greeting over ssh") {
     CHECK(reader.has_greeting());
   }
 
-  TEST_CASE("ssh greeting: too much output before it is an error") {
+  TEST_CASE("ssh greeting: too much output before the greeting is an error") {
     for (const std::string& end : {std::string(kGreeting.size(), 'x'), std::string(kGreeting)}) {
       GreetingReader reader;
       reader.read(std::string(kNoiseBytesMax + 1, 'x') + end);
@@ -91,7 +91,7 @@ TEST_SUITE("greeting over ssh") {
 }
 
 TEST_SUITE("held line of ssh") {
-  TEST_CASE("held line: all but the last line is shown at once") {
+  TEST_CASE("held line: all lines but the last one are returned at once") {
     HeldLine line;
     CHECK(line.add("one\ntwo") == "one\n");
     CHECK(line.text() == "two");
@@ -104,7 +104,7 @@ TEST_SUITE("held line of ssh") {
     CHECK(line.release().empty());
   }
 
-  TEST_CASE("held line: no bytes are lost in pieces of any size") {
+  TEST_CASE("held line: no bytes are lost for any size of reads") {
     const std::string text = "\none\n\ntwo\r\nthree\n\n";
     for (std::size_t size = 1; size <= text.size(); ++size) {
       HeldLine line;
@@ -117,7 +117,7 @@ TEST_SUITE("held line of ssh") {
     }
   }
 
-  TEST_CASE("held line: a line that is too long is shown") {
+  TEST_CASE("held line: a too long last line is returned") {
     HeldLine line;
     CHECK(line.add(std::string(kHeldLineBytesMax, 'x')).empty());
     CHECK(line.add("x").size() == kHeldLineBytesMax + 1);

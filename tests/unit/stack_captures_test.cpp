@@ -71,7 +71,7 @@ struct Bench {
 }  // namespace
 
 TEST_SUITE("stack captures") {
-  TEST_CASE("stack captures: requests during a capture cause one further capture") {
+  TEST_CASE("stack captures: several requests during a capture cause one further capture") {
     Bench bench;
     for (int i = 0; i < 100; ++i) bench.captures.take(bench.named(std::to_string(i)));
     bench.run();
@@ -84,7 +84,7 @@ TEST_SUITE("stack captures") {
     CHECK_FALSE(bench.captures.is_busy());
   }
 
-  TEST_CASE("stack captures: the end of workers interrupts the capture and drops requests") {
+  TEST_CASE("stack captures: the last capture interrupts the current one and drops requests") {
     Bench bench;
     bench.captures.take(bench.named("first"));
     bench.captures.take(bench.named("waits"));
@@ -116,7 +116,7 @@ TEST_SUITE("stack captures") {
     bench.end_capture();
   }
 
-  TEST_CASE("stack captures: a failed capture is reported and the next one starts") {
+  TEST_CASE("stack captures: the next capture starts after a failed one") {
     Bench bench;
     bench.captures.take_last(bench.last("broken"));
     bench.captures.take(bench.named("next"));

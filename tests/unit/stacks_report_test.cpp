@@ -38,7 +38,7 @@ RunFinished failure() {
 }  // namespace
 
 TEST_SUITE("stacks in reports") {
-  TEST_CASE("stacks report: stacks without a file are shown with the rank") {
+  TEST_CASE("stacks report: stacks that have no file are printed with the rank") {
     const auto text = shown({}, {taken(3, "")});
     CHECK(text.substr(text.find("warning")) ==
           "warning node 0, attempt 1: stacks of rank 3 (pid 73), still running "
@@ -47,7 +47,7 @@ TEST_SUITE("stacks in reports") {
           "[rank 3]: #3 d\n[rank 3]: #4 e\n[rank 3]: #5 f\n");
   }
 
-  TEST_CASE("stacks report: files are named and Python's output is not repeated") {
+  TEST_CASE("stacks report: stacks in a file or in the worker's output are not repeated") {
     CHECK(shown({}, {taken(3, "/logs/stacks.txt")})
               .ends_with("; py-spy: refused: /logs/stacks.txt\n"));
     auto printed = taken(0, "");
@@ -74,7 +74,7 @@ TEST_SUITE("stacks in reports") {
     CHECK(text.find("nothing was found") != std::string::npos);
   }
 
-  TEST_CASE("stacks report: files or innermost frames of the last attempt are shown") {
+  TEST_CASE("stacks report: the final report names files or innermost frames") {
     const auto text = shown({.level = LogLevel::error, .columns = 60},
                             {AttemptStarted{}, taken(9, ""), AttemptStarted{.attempt = 1},
                              taken(0, "/logs/1/stacks.txt"), taken(1, ""), failure()});
@@ -87,7 +87,7 @@ TEST_SUITE("stacks in reports") {
     CHECK(text.find("rank 9") == std::string::npos);
   }
 
-  TEST_CASE("stacks report: the report shows at most eight stacks") {
+  TEST_CASE("stacks report: the final report contains at most eight stacks") {
     ReportFacts facts;
     for (int rank = 0; rank < 20; ++rank) facts.stacks.push_back(taken(rank, "/logs/stacks.txt"));
     const auto text = final_report(failure(), facts, 80);

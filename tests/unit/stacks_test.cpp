@@ -67,7 +67,7 @@ std::uint64_t address_of_named_function() {
 }  // namespace
 
 TEST_SUITE("stacks") {
-  TEST_CASE("stacks: the method follows from worker and permissions and tools") {
+  TEST_CASE("stacks: the methods follow from worker and permissions and tools") {
     struct Row {
       const char* what;
       StackFacts facts;
@@ -115,7 +115,7 @@ TEST_SUITE("stacks") {
     CHECK(is_enough(faulthandler, {.is_python = true}));
   }
 
-  TEST_CASE("stacks: only stacks are kept of the output of gdb and py-spy") {
+  TEST_CASE("stacks: text other than stacks is removed from the output of gdb and py-spy") {
     CHECK(stacks_in("[New LWP 12]\n0x00 in pause ()\n\nThread 1 (LWP 12):\n#0  pause ()\n"
                     "#1  main ()\n[Inferior 1 (process 12) detached]\n") ==
           "Thread 1 (LWP 12):\n#0  pause ()\n#1  main ()\n");
@@ -137,7 +137,7 @@ TEST_SUITE("stacks") {
     CHECK(python_frames_in("").empty());
   }
 
-  TEST_CASE("stacks: Python code is that of its library if there is one") {
+  TEST_CASE("stacks: Python's code is found in libpython or otherwise in the program") {
     const auto code_in = [](std::string_view text) { return python_code(parse_mappings(text)); };
     const std::string program =
         "1000-2000 r-xp 00000000 fe:01 1 /usr/bin/python3.13\n"
@@ -152,7 +152,7 @@ TEST_SUITE("stacks") {
     CHECK(code_in("9000-a000 r-xp 00000000 fe:01 3 /usr/lib/libc.so.6\n").end == 0);
   }
 
-  TEST_CASE("stacks: a rejected tool is quoted and others by their last line") {
+  TEST_CASE("stacks: a tool's refusal is quoted and otherwise its last line") {
     CHECK(problem_in("warning: process 3 is already traced by process 4\n"
                      "ptrace: Operation not permitted.\nNo threads.\n") ==
           "ptrace: Operation not permitted.");
@@ -172,7 +172,7 @@ TEST_SUITE("stacks") {
     CHECK(problem_in(" \n") == "it printed nothing");
   }
 
-  TEST_CASE("stacks: the memory map is parsed by line and anonymous mappings skipped") {
+  TEST_CASE("stacks: parsing a memory map skips anonymous mappings") {
     const auto mappings = parse_mappings(
         "55e0-55f8 r-xp 00001000 fe:01 1234                       /usr/bin/a program\n"
         "7f00-7f10 rw-p 00000000 00:00 0 \n"
@@ -188,7 +188,7 @@ TEST_SUITE("stacks") {
     CHECK(mappings[1].file == "[vdso]");
   }
 
-  TEST_CASE("stacks: a function of this program has its name") {
+  TEST_CASE("stacks: a function of this program is shown by name") {
     control::ThreadStack stack{.thread_id = 5, .frames = 2};
     stack.addresses[0] = address_of_named_function();
     stack.addresses[1] = 16;  // not a mapped address
@@ -203,7 +203,7 @@ TEST_SUITE("stacks") {
     CHECK(unnamed.ends_with(" in launcher_unit\n  #1  0x10\n"));
   }
 
-  TEST_CASE("stacks: the symbol reader gets valid encoded requests only") {
+  TEST_CASE("stacks: the symbol reader rejects malformed requests") {
     control::ThreadStack stack{.thread_id = 5, .frames = 1};
     stack.addresses[0] = 16;
     const SymbolRequest request{.stacks = {stack, stack},
@@ -228,7 +228,7 @@ TEST_SUITE("stacks") {
     CHECK_FALSE(is_symbol_reader("ddprun"));
   }
 
-  TEST_CASE("stacks: truncated or damaged symbol files give no or correct names") {
+  TEST_CASE("stacks: a truncated or damaged symbol file is read safely") {
     const auto program = read_own_program();
     for (const std::size_t size : {0, 3, 16, 63, 64, 65, 500, 5000}) {
       const auto cut = program.substr(0, size);
@@ -296,7 +296,7 @@ TEST_SUITE("stacks") {
     CHECK(places[0].function == "name" + std::string(kSymbolBytesMax - 4, 'x'));
   }
 
-  TEST_CASE("stacks: a large symbol table is read in parts as far as needed") {
+  TEST_CASE("stacks: a large symbol table is read only as far as needed") {
     constexpr std::uint64_t kTableOffset = 4096, kNamesOffset = 1ULL << 40;
     const Elf64_Phdr segment{.p_type = PT_LOAD,
                              .p_flags = 0,
@@ -354,7 +354,7 @@ TEST_SUITE("stacks") {
     CHECK(most <= 4U << 20);
   }
 
-  TEST_CASE("stacks: a file with very many tables costs no more than a valid one") {
+  TEST_CASE("stacks: reading a file with very many tables costs no more than a valid one") {
     constexpr unsigned kTables = 60'000;
     const Elf64_Phdr segment{.p_type = PT_LOAD,
                              .p_flags = 0,
@@ -391,7 +391,7 @@ TEST_SUITE("stacks") {
     CHECK(reads == 3 + 1);  // header, segments and sections; a part of one table
   }
 
-  TEST_CASE("stacks: names are demangled and cut") {
+  TEST_CASE("stacks: names are demangled and cut to a limit") {
     const std::string endless(1000, 'x');
     const auto names = readable_names({"", "main", "_ZN6ddprun5trainEi", "_Zx", endless});
     CHECK(names.size() == 5);
@@ -404,7 +404,7 @@ TEST_SUITE("stacks") {
     CHECK(readable_names({}).empty());
   }
 
-  TEST_CASE("stacks: a name too expensive to demangle is left mangled and others are demangled") {
+  TEST_CASE("stacks: only a name too expensive to demangle stays mangled") {
     const auto growing = growing_symbol();
     const auto nested = "_Z1f" + std::string(1U << 20, 'P') + "i";
     const auto names =

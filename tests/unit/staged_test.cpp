@@ -41,7 +41,7 @@ void run_staged_ranks(int size, const std::function<void(ProcessGroup&)>& body) 
 }  // namespace
 
 TEST_SUITE("staged collectives") {
-  TEST_CASE("staged collectives: long ones equal the serial results in reused pipes") {
+  TEST_CASE("staged collectives: repeated long collectives in reused pipes match serial results") {
     for (const int size : {2, 3, 5}) {
       CAPTURE(size);
       const auto inputs = make_inputs(size, kElements, DataType::float32);

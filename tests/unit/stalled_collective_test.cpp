@@ -63,7 +63,7 @@ using Lines = std::vector<std::string>;
 }  // namespace
 
 TEST_SUITE("stalled collective") {
-  TEST_CASE("stalled collective: the missing rank is named with its last call") {
+  TEST_CASE("stalled collective: a missing rank is reported with its last call") {
     const auto call = [](auto since) {
       return in(17, "all_reduce(6553600 x float32, sum)", since, 25 * kMebibyte);
     };
@@ -86,7 +86,7 @@ TEST_SUITE("stalled collective") {
                 "int32, root 0) of 40 bytes"});
   }
 
-  TEST_CASE("stalled collective: the earliest collective counts") {
+  TEST_CASE("stalled collective: the earliest unfinished collective is reported") {
     CHECK(descriptions(
               {rank(0, {done(7, "broadcast(1 x int32, root 0)", 5s), in(8, "barrier()", 5s)}),
                rank(1, {in(7, "broadcast(1 x int32, root 0)", 9s)}),
@@ -96,7 +96,7 @@ TEST_SUITE("stalled collective") {
                 "rank 2: its last was barrier(), 10.0 s earlier"});
   }
 
-  TEST_CASE("stalled collective: a failed call counts as a wait") {
+  TEST_CASE("stalled collective: a failed call counts like a waiting one") {
     auto failed = in(2, "barrier()", 5s);
     failed.state = FlightState::failed;
     failed.ended_ago = 3s;
@@ -111,7 +111,7 @@ TEST_SUITE("stalled collective") {
           Lines{"ranks 0, 1 are in collective 2 of group \"default\", barrier(), for up to 5.0 s"});
   }
 
-  TEST_CASE("stalled collective: a short wait is reported without its length") {
+  TEST_CASE("stalled collective: the duration of a short wait is omitted") {
     CHECK(descriptions({rank(0, {in(2, "barrier()", 20ms)}), rank(1, {in(2, "barrier()", 0ms)})}) ==
           Lines{"ranks 0, 1 are in collective 2 of group \"default\", barrier()"});
     CHECK(descriptions({rank(0, {receiving("recv(1 x int32, rank 1, tag 7)", 60ms)}),
@@ -130,13 +130,13 @@ TEST_SUITE("stalled collective") {
                 "rank 0: is in recv(1 x int32, rank 1, tag 7), for 4.0 s"});
   }
 
-  TEST_CASE("stalled collective: a group being created reports missing ranks") {
+  TEST_CASE("stalled collective: ranks missing from the creation of a group are reported") {
     CHECK(descriptions({rank(0, {}, GroupState::meeting), {1, {}}}) ==
           Lines{"rank 1 has not made group \"default\"; rank 0 waits for the others to join group "
                 "\"default\""});
   }
 
-  TEST_CASE("stalled collective: ranks outside the group are not missing") {
+  TEST_CASE("stalled collective: ranks outside the group's members are not blamed") {
     auto first = rank(0, {in(0, "barrier()", 1s)}, GroupState::open, "pair");
     first.worker.groups[0].members = {0, 2};
     CHECK(descriptions({first, {1, {}}, {2, {}}}) ==
@@ -182,7 +182,7 @@ TEST_SUITE("stalled collective") {
     CHECK(descriptions({{0, {}}, {1, {}}}).empty());
   }
 
-  TEST_CASE("stalled collective: the first of many missing ranks are described") {
+  TEST_CASE("stalled collective: only the first of many missing ranks are described") {
     std::vector<RankFlights> ranks = {rank(0, {in(0, "barrier()", 1s)})};
     for (int i = 1; i <= 20; ++i) ranks.push_back(rank(i, {}));
     const auto lines = descriptions(ranks);
@@ -191,7 +191,7 @@ TEST_SUITE("stalled collective") {
     CHECK(lines.back() == "and 12 more");
   }
 
-  TEST_CASE("stalled collective: calls sent to other nodes suffice for the description") {
+  TEST_CASE("stalled collective: the description is the same on other nodes") {
     std::vector<RankFlights> ranks = {rank(0, {in(9, "barrier()", 5s)}),
                                       rank(1, {receiving("recv(1 x int32, rank 0, tag 7)", 4s)}),
                                       {2, {.unrecorded_groups = 3}}};
@@ -205,7 +205,7 @@ TEST_SUITE("stalled collective") {
     CHECK(find_stalled_collectives(sent.flights) == find_stalled_collectives(ranks));
   }
 
-  TEST_CASE("stalled collective: the final report shows it after the failures") {
+  TEST_CASE("stalled collective: the final report contains it after the failures") {
     RunFinished finished{.result = RunResult::failed, .attempts = 1};
     finished.failures.push_back({.rank = 1, .signal = 9});
     finished.stalled = find_stalled_collectives({rank(0, {in(0, "barrier()", 1s)}), rank(1, {})});

@@ -86,7 +86,7 @@ TEST_SUITE("start policy") {
     }
   }
 
-  TEST_CASE("start policy: pauses double up to one second and end at the limit") {
+  TEST_CASE("start policy: pauses between attempts double up to one second until the limit") {
     struct Row {
       int tries;
       std::chrono::milliseconds elapsed;
@@ -108,7 +108,7 @@ TEST_SUITE("start policy") {
 }
 
 TEST_SUITE("start retry") {
-  TEST_CASE("start retry: only the first failure is logged with the limit") {
+  TEST_CASE("start retry: only the first failure is logged") {
     Trial trial;
     for (int i = 0; i < 2; ++i) {
       auto action = trial.fail();
@@ -118,7 +118,7 @@ TEST_SUITE("start retry") {
     CHECK(trial.log == std::vector<std::string>{"rank 2: busy; retrying for up to 10 s"});
   }
 
-  TEST_CASE("start retry: a permanent error is neither logged nor waited for") {
+  TEST_CASE("start retry: a permanent error is not logged and causes no pause") {
     Trial trial;
     auto action = trial.fail({.step = StartStep::exec, .error_number = E2BIG});
     trial.io.run();
@@ -144,7 +144,7 @@ TEST_SUITE("start retry") {
     CHECK(is_ready(next));
   }
 
-  TEST_CASE("start retry: the time of a suspension does not count") {
+  TEST_CASE("start retry: the time of a suspension does not count towards the limit") {
     Trial trial;
     const auto run = [&] {
       auto action = trial.fail();

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 using Meaning = StopRequests::Meaning;
 
 TEST_SUITE("stop requests") {
-  TEST_CASE("stop requests: a signal kills 2 s after the first one and a repeated SIGINT at once") {
+  TEST_CASE("stop requests: a second signal kills workers after 2 s and a second SIGINT at once") {
     struct Signal {
       std::chrono::milliseconds at;
       int signal;

@@ -60,7 +60,7 @@ class Bench {
 }  // namespace
 
 TEST_SUITE("stop sequence") {
-  TEST_CASE("stop sequence: workers get a signal then SIGKILL and are finally abandoned") {
+  TEST_CASE("stop sequence: workers get a signal and then SIGKILL before they are abandoned") {
     Bench bench(StacksWhen::never);
     CHECK(bench.wait(1h).empty());
     CHECK(bench.request(2s) == "signal 15");
@@ -74,7 +74,7 @@ TEST_SUITE("stop sequence") {
     CHECK(bench.wait(1h).empty());
   }
 
-  TEST_CASE("stop sequence: each plan captures stacks at its own steps") {
+  TEST_CASE("stop sequence: --stacks selects the steps that capture stacks") {
     struct Row {
       StacksWhen when;
       std::vector<int> late;
@@ -110,7 +110,7 @@ TEST_SUITE("stop sequence") {
     }
   }
 
-  TEST_CASE("stop sequence: a repeated request shortens the grace period and never extends it") {
+  TEST_CASE("stop sequence: a repeated request can only shorten the grace period") {
     Bench bench(StacksWhen::never);
     CHECK(bench.request(10s) == "signal 15");
     CHECK(bench.request(20s, SIGINT) == "signal 2");
@@ -119,7 +119,7 @@ TEST_SUITE("stop sequence") {
     CHECK(bench.wait(1s) == "kill: still running 1.0 s after the request to stop");
   }
 
-  TEST_CASE("stop sequence: a shorter grace period requested during the first stacks applies") {
+  TEST_CASE("stop sequence: a request during the first stacks can shorten the grace period") {
     Bench bench(StacksWhen::stop);
     CHECK(bench.request(10s) == "stacks before 15");
     CHECK(bench.request(1s).empty());

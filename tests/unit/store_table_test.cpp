@@ -62,7 +62,7 @@ bool is_refused(const StoreOutcome& outcome) {
 }  // namespace
 
 TEST_SUITE("store table") {
-  TEST_CASE("store table: a set value can be read and an absent one is empty") {
+  TEST_CASE("store table: a value that was set can be read and an absent value is empty") {
     Table table;
     CHECK(table.send(kAnn, wire::Set{"/k", "v"}) == nothing());
     CHECK(table.send(kBob, wire::Get{"/k"}) == to(kBob, wire::Value{"v"}));
@@ -109,7 +109,7 @@ TEST_SUITE("store table") {
     }
   }
 
-  TEST_CASE("store table: COMPARE_SET follows PyTorch's four rules") {
+  TEST_CASE("store table: COMPARE_SET follows the four rules of PyTorch") {
     Table table;
     CHECK(table.send(kAnn, wire::CompareSet{"/k", "x", "d"}) == to(kAnn, wire::Value{"x"}));
     CHECK(table.number_of_keys() == 0);
@@ -128,7 +128,7 @@ TEST_SUITE("store table") {
           std::vector<Delivery>{{kBob, Answer::ready}, {kAnn, wire::Value{"d"}}});
   }
 
-  TEST_CASE("store table: CHECK and WAIT of existing or no keys are answered at once") {
+  TEST_CASE("store table: CHECK and WAIT of existing keys or no keys are answered at once") {
     Table table;
     table.send(kAnn, wire::Set{"/empty", ""});
     CHECK(table.send(kAnn, wire::Check{{}}) == to(kAnn, Answer::ready));
@@ -167,7 +167,7 @@ TEST_SUITE("store table") {
     CHECK(table.send(kAnn, wire::Barrier{"/b", 9}) == wakes({kBob}));
   }
 
-  TEST_CASE("store table: a wait counts missing keys at its start despite deletions") {
+  TEST_CASE("store table: a key counts towards a wait even if it is deleted later") {
     Table table;
     table.send(kAnn, wire::Set{"/there", ""});
     CHECK(table.send(kBob, wire::Wait{{"/a", "/there", "/b", "/a"}}) == nothing());
@@ -178,7 +178,7 @@ TEST_SUITE("store table") {
     CHECK(table.send(kAnn, wire::Set{"/b", ""}) == wakes({kBob}));
   }
 
-  TEST_CASE("store table: CANCEL_WAIT always gets a reply and ends a wait") {
+  TEST_CASE("store table: CANCEL_WAIT ends a wait and gets a reply even without one") {
     Table table;
     CHECK(table.send(kBob, wire::CancelWait{}) == to(kBob, Answer::wait_cancelled));
     table.send(kBob, wire::Wait{{"/k"}});
@@ -187,7 +187,7 @@ TEST_SUITE("store table") {
     CHECK(table.send(kAnn, wire::Set{"/k", ""}) == nothing());
   }
 
-  TEST_CASE("store table: a client has one wait at a time") {
+  TEST_CASE("store table: a second wait of a client is rejected") {
     Table table;
     table.send(kBob, wire::Wait{{"/k"}});
     CHECK(is_refused(table.send(kBob, wire::Wait{{"/l"}})));
@@ -236,7 +236,7 @@ TEST_SUITE("store table") {
     CHECK(table.bytes() == 0);
   }
 
-  TEST_CASE("store table: a value already taken is offered to no client") {
+  TEST_CASE("store table: a value that was already taken is not offered to another client") {
     Table table;
     table.send(kBob, wire::Wait{{"/q"}});
     table.send(kEve, wire::Wait{{"/q"}});
@@ -246,7 +246,7 @@ TEST_SUITE("store table") {
     CHECK(table.number_of_waits() == 1);
   }
 
-  TEST_CASE("store table: a push wakes a client that waits for nothing else") {
+  TEST_CASE("store table: a push wakes only a client that waits for no other key") {
     Table table;
     table.send(kBob, wire::Wait{{"/k", "/q"}});
     table.send(kEve, wire::Wait{{"/q"}});
@@ -254,7 +254,7 @@ TEST_SUITE("store table") {
     CHECK(table.send(kAnn, wire::Set{"/k", ""}) == wakes({kBob}));
   }
 
-  TEST_CASE("store table: a push wakes the client that waited longest") {
+  TEST_CASE("store table: a push wakes the client that has waited longest") {
     Table table;
     table.send(kBob, wire::Wait{{"/q"}});
     table.send(kEve, wire::Wait{{"/q"}});
@@ -274,7 +274,7 @@ TEST_SUITE("store table") {
     CHECK(table.send(kBob, wire::Barrier{"/none", 0}) == wakes({kBob}));
   }
 
-  TEST_CASE("store table: a cancelled arrival still counts and a SET opens the barrier") {
+  TEST_CASE("store table: a cancelled arrival still counts towards a barrier") {
     Table table;
     table.send(kBob, wire::Barrier{"/b", 3});
     table.send(kBob, wire::CancelWait{});
@@ -303,7 +303,7 @@ TEST_SUITE("store table") {
     CHECK(table.send(kAnn, wire::Set{"/k", "1"}) == nothing());
   }
 
-  TEST_CASE("store table: a removed client gets nothing and leaves no state") {
+  TEST_CASE("store table: a removed client gets no replies and leaves no state") {
     Table table;
     table.send(kBob, wire::Wait{{"/a", "/b"}});
     table.send(kEve, wire::Barrier{"/c", 2});
@@ -317,7 +317,7 @@ TEST_SUITE("store table") {
     CHECK(table.bytes() == 0);
   }
 
-  TEST_CASE("store table: clearing removes everything") {
+  TEST_CASE("store table: clear() removes all keys and waits and watches") {
     Table table;
     table.send(kAnn, wire::Set{"/k", "v"});
     table.send(kAnn, wire::QueuePush{"/q", "v"});
@@ -330,7 +330,7 @@ TEST_SUITE("store table") {
     CHECK(table.send(kAnn, wire::MultiSet{{{"/k", ""}, {"/a", ""}}}) == nothing());
   }
 
-  TEST_CASE("store table: a full table accepts only requests that do not grow it") {
+  TEST_CASE("store table: a full table rejects requests that would grow it") {
     Table table({.bytes_max = 2000});
     CHECK(table.send(kAnn, wire::Set{"/k", std::string(1000, 'x')}) == nothing());
     CHECK(is_refused(table.send(kAnn, wire::Set{"/l", std::string(1000, 'x')})));
@@ -359,7 +359,7 @@ TEST_SUITE("store table") {
     CHECK(is_refused(table.send(kAnn, wire::Wait{{"/a", "/b", "/c"}})));
   }
 
-  TEST_CASE("store table: appends cannot exceed the value limit") {
+  TEST_CASE("store table: an append beyond the value limit is rejected") {
     Table table;
     table.send(kAnn, wire::Set{"/k", std::string(wire::kValueBytesMax, 'x')});
     CHECK(table.send(kAnn, wire::Append{"/k", ""}) == nothing());

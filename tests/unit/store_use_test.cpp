@@ -94,7 +94,7 @@ struct Bench {
 }  // namespace
 
 TEST_SUITE("use of the store") {
-  TEST_CASE("store use: workers of one node should use the agent's store unless rank 0 hosts it") {
+  TEST_CASE("store use: store use is expected only on one node without a store in rank 0") {
     CHECK(expects_store_use(plan_of(1)));
     auto plan = plan_of(2);
     plan.worker_store_port = 0;
@@ -104,7 +104,7 @@ TEST_SUITE("use of the store") {
     CHECK_FALSE(expects_store_use(plan));
   }
 
-  TEST_CASE("store use: as many sleeping processes as workers in two searches cause one warning") {
+  TEST_CASE("store use: processes that sleep in two searches for all workers cause one warning") {
     Bench bench(2);
     bench.watch.start_attempt();
     bench.search({17, 12});
@@ -134,7 +134,7 @@ TEST_SUITE("use of the store") {
     CHECK(bench.warnings.texts.empty());
   }
 
-  TEST_CASE("store use: processes started by a single worker count") {
+  TEST_CASE("store use: a process started by the only worker can cause the warning") {
     Bench bench(1);
     bench.watch.start_attempt();
     bench.search({21, 22});
@@ -143,7 +143,7 @@ TEST_SUITE("use of the store") {
     CHECK(bench.warnings.texts[0].find("process 22 waits for a store") != std::string::npos);
   }
 
-  TEST_CASE("store use: a blocked search delays neither event loop nor end") {
+  TEST_CASE("store use: a blocked search does not delay the event loop or the end") {
     Bench bench(1);
     bench.searches->blocks = true;
     bench.watch.start_attempt();
@@ -158,7 +158,7 @@ TEST_SUITE("use of the store") {
     CHECK(bench.searches.use_count() == 2);
   }
 
-  TEST_CASE("store use: only a connection of the same attempt ends the searches") {
+  TEST_CASE("store use: a connection ends the searches of its own attempt only") {
     Bench bench(1);
     bench.watch.start_attempt();
     bench.connect();
@@ -172,7 +172,7 @@ TEST_SUITE("use of the store") {
     CHECK(bench.warnings.texts.size() == 1);
   }
 
-  TEST_CASE("store use: the end has advice only if a worker could not reach a store") {
+  TEST_CASE("store use: advice is given only if a worker could not reach a store") {
     const auto advice_after = [](const WorkerExited& exit) {
       Bench bench(1);
       bench.watch.start_attempt();

@@ -96,7 +96,7 @@ std::string with_length(const char* code, std::uint64_t length) {
 }  // namespace
 
 TEST_SUITE("store wire") {
-  TEST_CASE("store wire: each request of each dialect round-trips in pieces") {
+  TEST_CASE("store wire: each request of each dialect round-trips for any size of reads") {
     for (const Dialect dialect : {Dialect::modern, Dialect::legacy}) {
       for (const auto& request : all_requests()) {
         if (!has_operation(request, dialect)) continue;
@@ -117,7 +117,7 @@ TEST_SUITE("store wire") {
     }
   }
 
-  TEST_CASE("store wire: all requests are decoded one byte at a time") {
+  TEST_CASE("store wire: requests are decoded even if each read returns one byte") {
     std::string bytes = kGreeting;
     std::vector<Request> expected;
     for (const auto& request : all_requests()) {
@@ -157,7 +157,7 @@ TEST_SUITE("store wire") {
     }
   }
 
-  TEST_CASE("store wire: the first bytes identify the dialect in pieces of any size") {
+  TEST_CASE("store wire: the first bytes identify the dialect for any size of reads") {
     RequestParser modern;
     CHECK(parse(modern, {std::string_view(kGreeting).substr(0, 3)}).empty());
     CHECK(modern.dialect() == Dialect::undecided);
@@ -186,7 +186,7 @@ TEST_SUITE("store wire") {
     CHECK(problem_of(kGreeting + kGreeting) == "sent the unknown operation code 0");
   }
 
-  TEST_CASE("store wire: lengths over the limit are rejected before any data") {
+  TEST_CASE("store wire: lengths over the limit are rejected before the data arrives") {
     const auto refuses = [](const std::string& bytes) { return !problem_of(bytes).empty(); };
     CHECK_FALSE(refuses(kGreeting + with_length("03", wire::kKeyBytesMax)));
     CHECK(refuses(kGreeting + with_length("03", wire::kKeyBytesMax + 1)));
@@ -203,7 +203,7 @@ TEST_SUITE("store wire") {
     }
   }
 
-  TEST_CASE("store wire: an announced length allocates nothing") {
+  TEST_CASE("store wire: memory is not allocated for data that has not arrived") {
     RequestParser parser;
     parse(parser, {kGreeting + hex("01 0100000000000000 6b") +
                    with_length("", wire::kValueBytesMax) + "abc"});
@@ -214,7 +214,7 @@ TEST_SUITE("store wire") {
     CHECK(parser.held_bytes() < 300);
   }
 
-  TEST_CASE("store wire: a long list counts with its memory") {
+  TEST_CASE("store wire: held_bytes() includes the memory of a long list") {
     RequestParser parser;
     std::string item;
     wire::append_string(item, "");
@@ -227,7 +227,7 @@ TEST_SUITE("store wire") {
     CHECK(parser.finished_bytes() >= 2000 * sizeof(std::string));
   }
 
-  TEST_CASE("store wire: the strings of a request have a common limit") {
+  TEST_CASE("store wire: all strings of a request have a common size limit") {
     const std::string value(wire::kValueBytesMax, 'x');
     std::string item = with_length("", 1) + "k" + with_length("", value.size()) + value;
     RequestParser parser;
@@ -253,7 +253,7 @@ TEST_SUITE("store wire") {
                     ddprun::Error);
   }
 
-  TEST_CASE("store wire: replies have the bytes that PyTorch's clients expect") {
+  TEST_CASE("store wire: the bytes of replies equal those that PyTorch's clients expect") {
     const auto bytes_of = [](const wire::Reply& reply) {
       std::string bytes;
       wire::append_reply(bytes, reply);

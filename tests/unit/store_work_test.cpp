@@ -37,7 +37,7 @@ std::size_t parts(StoreTable& table, wire::Request& request) {
 }  // namespace
 
 TEST_SUITE("store work") {
-  TEST_CASE("store work: it grows with keys and values and notified clients") {
+  TEST_CASE("store work: request_work() grows with keys and values and notified clients") {
     StoreTable table({});
     const std::string large(100 * 1024, 'x');
     perform(table, wire::Set{"/large", large});
@@ -102,7 +102,7 @@ TEST_SUITE("store work") {
     CHECK(table.bytes() == 0);
   }
 
-  TEST_CASE("StoreTable: a client being dropped is not woken unlike others") {
+  TEST_CASE("StoreTable: a client being dropped is not woken but others are") {
     StoreTable table({});
     perform(table, wire::Wait{{"/a", "/b", "/c"}});
     table.apply(kBob, wire::Wait{{"/a"}}, wire::Dialect::modern);
@@ -197,7 +197,7 @@ TEST_SUITE("store work") {
     }
   }
 
-  TEST_CASE("StoreTable: a WAIT in parts is rejected like a whole one") {
+  TEST_CASE("StoreTable: a WAIT in parts has the same limit as a whole one") {
     StoreTable table({.waits_max = 3});
     wire::Request wait = wire::Wait{{"/a", "/b", "/c", "/d", "/e"}};
     CHECK(parts(table, wait) == 1);
@@ -210,13 +210,13 @@ TEST_SUITE("store work") {
     CHECK_FALSE(perform(table, wait).refusal.empty());
   }
 
-  TEST_CASE("store work: it is counted up to the limit only") {
+  TEST_CASE("store work: request_work() stops counting beyond the limit") {
     StoreTable table({});
     const wire::Check check{std::vector<std::string>(1000, "/a")};
     CHECK(request_work(table, kAnn, check, wire::Dialect::modern, 10) == 12);
   }
 
-  TEST_CASE("store work: the parts of a long MULTI_GET give the whole reply") {
+  TEST_CASE("store work: the parts of a long MULTI_GET yield the complete reply") {
     StoreTable table({});
     const std::string large(100 * 1024, 'x');
     for (const std::string key : {"/a", "/b", "/c"}) perform(table, wire::Set{key, large + key});

@@ -49,7 +49,7 @@ TEST_SUITE("subgroups") {
     }
   }
 
-  TEST_CASE("subgroups: creation is recorded and compared under the group's name") {
+  TEST_CASE("subgroups: the creation of a group is recorded and compared like a collective") {
     auto options = small_groups();
     std::vector<std::string> names;
     options.on_collective = [&](const ddprun::CollectiveRecord& record) {
@@ -72,7 +72,7 @@ TEST_SUITE("subgroups") {
     }
   }
 
-  TEST_CASE("subgroups: creations that differ are reported with the ranks") {
+  TEST_CASE("subgroups: different creations on ranks are reported with the ranks") {
     const auto errors = errors_of_ranks(
         3,
         [](ProcessGroup& group) {
@@ -106,7 +106,7 @@ TEST_SUITE("subgroups") {
           "new_group: ranks must be ascending and unique: 1 follows 1");
   }
 
-  TEST_CASE("subgroups: a name can be used once") {
+  TEST_CASE("subgroups: a name that was already used is rejected") {
     const auto errors = errors_of_ranks(
         2,
         [](ProcessGroup& group) {
@@ -119,7 +119,7 @@ TEST_SUITE("subgroups") {
       CHECK(error == "new_group: there has been a group \"default/twice\" already");
   }
 
-  TEST_CASE("subgroups: an unnamed group gets a unique number as name") {
+  TEST_CASE("subgroups: an unnamed group is named with a unique number") {
     run_ranks(
         2,
         [](ProcessGroup& group) {
@@ -130,7 +130,7 @@ TEST_SUITE("subgroups") {
         small_groups());
   }
 
-  TEST_CASE("subgroups: a failed creation on one rank fails on all and the parent stays usable") {
+  TEST_CASE("subgroups: a creation that fails on one rank fails on all ranks") {
     const auto errors = errors_of_ranks(
         3,
         [](ProcessGroup& group) {
@@ -159,7 +159,7 @@ TEST_SUITE("subgroups") {
     for (const auto& error : errors) CHECK(error == "all as expected");
   }
 
-  TEST_CASE("subgroups: failures name global ranks") {
+  TEST_CASE("subgroups: errors name ranks of the default group") {
     run_ranks(
         4,
         [](ProcessGroup& world) {
@@ -183,7 +183,7 @@ TEST_SUITE("subgroups") {
 }
 
 TEST_SUITE("group place") {
-  TEST_CASE("group place: ranks and nodes and neighbours are renumbered") {
+  TEST_CASE("group place: ranks and nodes and neighbours are renumbered within the group") {
     WorkerEnv env;
     env.rank = 5;
     env.world_size = 8;

@@ -37,7 +37,7 @@ int failed_rank(const std::function<void()>& call) {
 }  // namespace
 
 TEST_SUITE("sync") {
-  TEST_CASE("sync: a death between arrival and signal is detected by a sleeping rank") {
+  TEST_CASE("sync: a sleeping rank detects a death between arrival and signal") {
     const auto region = Region::anonymous(2, kArenaBytes);
     const Sync waiting(region, 0, std::nullopt);
     Counter& step = region.line(1).step(0);
@@ -49,7 +49,7 @@ TEST_SUITE("sync") {
     victim.join();
   }
 
-  TEST_CASE("sync: a death while recording a failure is the failure") {
+  TEST_CASE("sync: a rank that dies while it records a failure is reported") {
     const auto region = Region::anonymous(3, kArenaBytes);
     std::thread([&] {
       Sync(region, 2, std::nullopt).hold_life();
@@ -62,7 +62,7 @@ TEST_SUITE("sync") {
           2);
   }
 
-  TEST_CASE("sync: a death wakes a sleeping rank although another one is woken") {
+  TEST_CASE("sync: a death wakes a sleeping rank even if another one was woken") {
     const auto region = Region::anonymous(4, kArenaBytes);
     Sync dying(region, 3, std::nullopt);
     Counter& step = region.line(3).step(0);
@@ -110,7 +110,7 @@ TEST_SUITE("sync") {
     if (is_asleep) victim.join();
   }
 
-  TEST_CASE("sync: a death is detected in groups larger than a rank can watch") {
+  TEST_CASE("sync: a death is detected even if a rank cannot watch all others") {
     constexpr int kVictim = kRanksWatchedMax;
     const auto region = Region::anonymous(kRanksWatchedMax + 1, kArenaBytes);
     const auto step_of = [&](int rank) -> Counter& { return region.line(rank).step(0); };
@@ -141,7 +141,7 @@ TEST_SUITE("sync") {
     CHECK(failed == std::vector<int>(sleeping.size(), kVictim));
   }
 
-  TEST_CASE("sync: the arrival of a rank counts even if it dies afterwards") {
+  TEST_CASE("sync: an arrival counts even if the rank dies afterwards") {
     const auto region = Region::anonymous(3, kArenaBytes);
     const Sync waiting(region, 0, std::nullopt);
     const auto step_of = [&](int rank) -> Counter& { return region.line(rank).step(0); };
@@ -152,7 +152,7 @@ TEST_SUITE("sync") {
     CHECK_FALSE(waiting.wait_all(step_of, 1, Deadline::after(1ms)));
   }
 
-  TEST_CASE("sync: ranks spin if there are enough cores even if bound to one") {
+  TEST_CASE("sync: ranks spin only if they are bound to different cores") {
     cpu_set_t all;
     REQUIRE(::sched_getaffinity(0, sizeof all, &all) == 0);
     std::vector<int> cores;

@@ -312,7 +312,7 @@ TEST_SUITE("tidy") {
     }
   }
 
-  TEST_CASE("unfinished work and disallowed calls do not occur") {
+  TEST_CASE("sources contain no markers of unfinished work or disallowed calls") {
     // Written in two parts so that this file does not contain them.
     const std::vector<std::string> banned = {
         "TO"

@@ -84,7 +84,7 @@ Gpus visible(const std::string& variable, int installed, const std::vector<GpuFa
 }  // namespace
 
 TEST_SUITE("topology") {
-  TEST_CASE("topology: without thread or NUMA files each CPU is a core") {
+  TEST_CASE("topology: each CPU counts as a core if thread and NUMA files are missing") {
     const FakeMachine machine;
     for (int cpu = 0; cpu < 4; ++cpu) {
       machine.write("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/x", "");
@@ -94,7 +94,7 @@ TEST_SUITE("topology") {
     CHECK(shares(machine, "0-3", 2) == CpuMap{{0, 1}, {2, 3}});
   }
 
-  TEST_CASE("topology: two sockets with two threads per core are read with caches and nodes") {
+  TEST_CASE("topology: sockets and threads and caches and NUMA nodes are read") {
     const FakeMachine machine;
     add_sockets(machine, 2, 4);
     const auto cpus = read_cpus(machine.root(), {1, 6, 14});
@@ -116,7 +116,7 @@ TEST_SUITE("topology") {
     CHECK(shares(machine, "2-4", 3) == CpuMap{{4}, {2}, {3}});
   }
 
-  TEST_CASE("topology: GPUs are listed by bus with known UUID and node") {
+  TEST_CASE("topology: GPUs are listed by bus id with UUID and NUMA node if known") {
     const FakeMachine machine;
     machine.add_gpu("0000:c1:00.0", "GPU-c", 1);
     machine.add_gpu("0000:1b:00.0", "GPU-a", 0);
@@ -125,7 +125,7 @@ TEST_SUITE("topology") {
     CHECK(read_gpus(machine.root() / "nowhere").empty());
   }
 
-  TEST_CASE("topology: the quota is the minimum of all cgroup levels in both versions") {
+  TEST_CASE("topology: the CPU quota is the minimum of all cgroup levels in both versions") {
     const FakeMachine machine;
     machine.write("proc/self/cgroup", "4:cpu,cpuacct:/job/step\n0::/job/step");
     machine.write("proc/self/mounts",
@@ -148,7 +148,7 @@ TEST_SUITE("topology") {
 }
 
 TEST_SUITE("cgroup folder") {
-  TEST_CASE("cgroup folder: is found in hybrid and unified hierarchies") {
+  TEST_CASE("cgroup folder: the folder is found in hybrid and unified hierarchies") {
     const auto folder = [](std::string_view cgroups, std::string_view mounts,
                            std::string_view controller = {}) {
       const auto own = own_cgroup(cgroups, mounts, controller);
@@ -210,7 +210,7 @@ TEST_SUITE("visible gpus") {
     CHECK(visible("MIG-GPU-7/1/0,GPU-7", 1) == Gpus{"MIG-GPU-7/1/0"});
   }
 
-  TEST_CASE("visible GPUs: each has the node of its physical GPU") {
+  TEST_CASE("visible GPUs: a visible GPU has the NUMA node of its physical GPU") {
     const std::vector<GpuFacts> gpus{{"GPU-a", 0}, {"GPU-b", 1}};
     CHECK(nodes_of_gpus({"1", "0", "2"}, gpus) == std::vector<int>{1, 0, -1});
     CHECK(nodes_of_gpus({"GPU-b", "GPU-x", "MIG-1"}, gpus) == std::vector<int>{1, -1, -1});
@@ -218,7 +218,7 @@ TEST_SUITE("visible gpus") {
 }
 
 TEST_SUITE("host facts") {
-  TEST_CASE("topology: this machine has CPUs and a consistent topology and unique names") {
+  TEST_CASE("topology: the topology of this machine is consistent") {
     const auto facts = gather_host_facts(lookup_in({{"TMPDIR", "/elsewhere"}}));
     const auto again = gather_host_facts(lookup_in({{"TMPDIR", ""}}));
     REQUIRE_FALSE(facts.cpus.empty());
