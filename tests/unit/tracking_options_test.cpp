@@ -41,9 +41,7 @@ std::string refusal(const std::vector<std::string>& arguments, const Environment
 }  // namespace
 
 TEST_SUITE("tracking options") {
-  TEST_CASE(
-      "tracking options: the option overrides MLFLOW_TRACKING_URI and the default is no "
-      "server") {
+  TEST_CASE("tracking options: --mlflow overrides MLFLOW_TRACKING_URI") {
     const Environment set = {{"MLFLOW_TRACKING_URI", "http://variable"},
                              {"MLFLOW_EXPERIMENT_NAME", "e"},
                              {"MLFLOW_TRACKING_TOKEN", "t"}};

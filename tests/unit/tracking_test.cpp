@@ -123,7 +123,7 @@ TEST_SUITE("tracking") {
     CHECK(fs::file_size(file) == size);
   }
 
-  TEST_CASE("tracking: a disk that is full from the start does not stop the training") {
+  TEST_CASE("tracking: a disk that is already full at the start does not stop the training") {
     const TemporaryFolder folder;
     Lines lines;
     Tracking tracking(lines.log());

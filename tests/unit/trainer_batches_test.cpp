@@ -105,7 +105,7 @@ TEST_SUITE("trainer batches") {
     }
   }
 
-  TEST_CASE("trainer batches: equal global batches have equal samples for any number of workers") {
+  TEST_CASE("trainer batches: equal products of workers and batch size have equal samples") {
     for (std::int64_t step = 0; step < 8; ++step) {
       const auto alone = window({1001, 1, 128, 1}, step);
       CHECK(window({1001, 2, 64, 1}, step) == alone);
@@ -114,8 +114,7 @@ TEST_SUITE("trainer batches") {
     }
   }
 
-  TEST_CASE(
-      "trainer batches: a given global batch has the same samples for any number of workers") {
+  TEST_CASE("trainer batches: a fixed global batch has the same samples for any worker count") {
     for (std::int64_t step = 0; step < 11; ++step) {
       const auto alone = window({1001, 1, 8, 1, 100}, step);
       CHECK(alone.size() == (step < 10 ? 100 : 1));
@@ -159,7 +158,7 @@ TEST_SUITE("trainer data") {
     CHECK(batch.tokens == std::vector<std::int32_t>{1, 16 + 1, 0, 16 + 0, 1, 16 + 1});
   }
 
-  TEST_CASE("trainer data: random data is a function of the seed") {
+  TEST_CASE("trainer data: random data depends only on the seed") {
     const auto make = [](std::uint64_t seed) {
       return trainer::make_random_data(
           {.train_samples = 8, .test_samples = 4, .features = 3, .outputs = 2, .seed = seed});

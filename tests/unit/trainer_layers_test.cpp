@@ -151,7 +151,7 @@ TEST_SUITE("trainer layers") {
       CHECK(twice[i] == doctest::Approx(2 * once[i]).epsilon(1e-5));
   }
 
-  TEST_CASE("trainer layers: gradients are announced once in reverse order of definition") {
+  TEST_CASE("trainer layers: gradients are announced once and in reverse order of the layers") {
     const Cpu cpu;
     Model model = make_model({.name = "seqnet", .inputs = 8, .outputs = 10}, cpu.usual);
     const auto gradients = attach_gradients(model);
@@ -185,7 +185,7 @@ TEST_SUITE("trainer layers") {
     }
   }
 
-  TEST_CASE("trainer layers: batch norm evaluates with its running statistics") {
+  TEST_CASE("trainer layers: batch norm uses running statistics in evaluation") {
     const Cpu cpu;
     BatchNormLayer layer(cpu.usual, 1);
     const Matrix input =
@@ -213,7 +213,7 @@ TEST_SUITE("trainer layers") {
     CHECK(from_device(*cpu.compute, layer.buffers()[1]->values.buffer)[0] == 1);
   }
 
-  TEST_CASE("trainer layers: models are equal exactly if their seeds are") {
+  TEST_CASE("trainer layers: initial weights are equal only for equal seeds") {
     const Cpu cpu;
     const auto first_weights = [&](std::uint64_t seed) {
       const Model model =

@@ -39,7 +39,7 @@ TEST_SUITE("trainer optimizers") {
     CHECK(sgd.state().empty());
   }
 
-  TEST_CASE("trainer optimizers: sgd with momentum follows the velocity") {
+  TEST_CASE("trainer optimizers: sgd with momentum matches its definition") {
     Scalar scalar;
     SgdOptimizer sgd(scalar.list, 0.5F);
     scalar.put_gradient(1);

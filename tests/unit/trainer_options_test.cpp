@@ -46,7 +46,7 @@ TEST_SUITE("trainer options") {
     CHECK(parse({"--model=linear"}).options.loss == "cross_entropy");
   }
 
-  TEST_CASE("trainer options: names can have dashes and values keep theirs") {
+  TEST_CASE("trainer options: dashes are accepted in names and kept in values") {
     const Options options =
         parse({"--batch-size=7", "--checkpoint-dir", "my-run", "--data-dir=/a-b"}).options;
     CHECK(options.batch_size == 7);
@@ -94,7 +94,7 @@ TEST_SUITE("trainer options") {
     }
   }
 
-  TEST_CASE("trainer options: help lists every option and is not an error") {
+  TEST_CASE("trainer options: --help lists every option") {
     const std::string help = parse({"--help"}).help;
     for (const char* name :
          {"--model", "--dataset", "--data_dir", "--batch_size", "--epochs", "--lr", "--seed",

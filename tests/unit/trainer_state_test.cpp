@@ -74,7 +74,7 @@ TEST_SUITE("trainer state") {
     CHECK(to_checkpoint(now.model, now.optimizer, progress, kSettings) == checkpoint);
   }
 
-  TEST_CASE("trainer state: a checkpoint with other settings is rejected with all of them") {
+  TEST_CASE("trainer state: a checkpoint with other settings is rejected and all are named") {
     Settings others = kSettings;
     others["lr"] = 1e-4;
     others["model"] = "x";
@@ -87,7 +87,7 @@ TEST_SUITE("trainer state") {
     CHECK_FALSE(contains(message, "--lr_schedule"));
   }
 
-  TEST_CASE("trainer state: a checkpoint can be used on another device with other threads") {
+  TEST_CASE("trainer state: a checkpoint of a CPU can be resumed on a GPU") {
     const auto settings = [](const char* device, int threads, const char* dtype) {
       Settings all = kSettings;
       all["device"] = device;
@@ -105,7 +105,7 @@ TEST_SUITE("trainer state") {
                    "--dtype was float32 and is now bfloat16"));
   }
 
-  TEST_CASE("trainer state: more epochs are accepted with a constant rate only") {
+  TEST_CASE("trainer state: the number of epochs can change only with a constant learning rate") {
     const auto refusal_of = [](const std::string& schedule) {
       State state(1);
       Settings settings = kSettings;
@@ -137,7 +137,7 @@ TEST_SUITE("trainer state") {
           "resumed after step 300: nothing is left to do, 1 of 1 epochs are done");
   }
 
-  TEST_CASE("trainer state: missing or unsuitable sections are rejected") {
+  TEST_CASE("trainer state: a checkpoint with missing or unsuitable sections is rejected") {
     const Checkpoint good = State(1).checkpoint();
     CHECK(refusal(good).empty());
     for (const auto& section : good.sections) {
@@ -151,7 +151,7 @@ TEST_SUITE("trainer state") {
     }
   }
 
-  TEST_CASE("trainer state: one changed bit changes the hash") {
+  TEST_CASE("trainer state: one changed bit changes the hash of a model") {
     State state(1);
     const std::uint64_t before = hash_of(state.model);
     const trainer::Buffer& values = state.model.parameters().back()->master.buffer;

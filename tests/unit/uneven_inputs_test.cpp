@@ -58,7 +58,7 @@ void train_epoch(GradientReducer& reducer, Model& model, int rank, UnevenInputs 
 }  // namespace
 
 TEST_SUITE("reducer with uneven inputs") {
-  TEST_CASE("uneven inputs: ranks with fewer batches shadow the others with equal results") {
+  TEST_CASE("uneven inputs: ranks with fewer batches shadow the others and get equal results") {
     for (const auto policy : {UnevenInputs::average_over_all, UnevenInputs::average_over_active}) {
       for (const bool find_unused : {false, true}) {
         for (const bool rebuild : {false, true}) {
@@ -142,7 +142,7 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK(errors == Errors(3));
   }
 
-  TEST_CASE("uneven inputs: hooks also average over the ranks with input") {
+  TEST_CASE("uneven inputs: hooks average over the ranks with input only") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
       Model model;
       auto options = joining(UnevenInputs::average_over_active);
@@ -162,7 +162,7 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK(errors == Errors(4));
   }
 
-  TEST_CASE("uneven inputs: an average over ranks with input does not overflow if the sum would") {
+  TEST_CASE("uneven inputs: an average over ranks with input does not overflow through its sum") {
     // In float16, whose maximum is 65504; exact as three quarters, too.
     constexpr std::uint16_t kHalf = 0x7A00;
     constexpr float kValue = 49152;
@@ -193,7 +193,7 @@ TEST_SUITE("reducer with uneven inputs") {
     }
   }
 
-  TEST_CASE("uneven inputs: a hook over a subgroup excludes shadowing by other ranks") {
+  TEST_CASE("uneven inputs: average_over_active is rejected with a hook over a subgroup") {
     auto groups = ProcessGroup::create_in_process(1);
     auto options = joining(UnevenInputs::average_over_active);
     options.hook = post_local_sgd(groups[0], {.start_step = 0});
@@ -203,7 +203,7 @@ TEST_SUITE("reducer with uneven inputs") {
           "which does not average over all ranks");
   }
 
-  TEST_CASE("uneven inputs: averages that divide first use the number of ranks with input") {
+  TEST_CASE("uneven inputs: pre_divide divides by the number of ranks with input") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
       Model model;
       auto options = joining(UnevenInputs::average_over_active);
@@ -248,7 +248,7 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK(even == Errors(2));
   }
 
-  TEST_CASE("uneven inputs: a static graph can be shadowed once it is known") {
+  TEST_CASE("uneven inputs: a static graph can be shadowed after the first step") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       auto options = joining();
@@ -270,7 +270,7 @@ TEST_SUITE("reducer with uneven inputs") {
     CHECK(errors == Errors(2));
   }
 
-  TEST_CASE("uneven inputs: misuse is reported") {
+  TEST_CASE("uneven inputs: calls in the wrong order are reported") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer plain(group, model.parameters, {}, kSmallBuckets);

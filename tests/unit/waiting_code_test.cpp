@@ -105,9 +105,7 @@ bool reaches(const Child& child, long system_call) {
 }  // namespace
 
 TEST_SUITE("waiting code") {
-  TEST_CASE(
-      "waiting code: a collective library that is innermost or the most frequent file is "
-      "returned") {
+  TEST_CASE("waiting code: the innermost collective library or most frequent file is returned") {
     CHECK(calling({0, 0x6100, 0x3100, 0x4100, 0x5100, 0x1100}) ==
           "/venv/torch/lib/libtorch_cpu.so");
     CHECK(calling({0x3100, 0x1fff, 0x7100}) == "/usr/bin/python3.11");
@@ -119,7 +117,7 @@ TEST_SUITE("waiting code") {
     CHECK(calling({}).empty());
   }
 
-  TEST_CASE("waiting code: nanosleep counts as sleep and pause() does not") {
+  TEST_CASE("waiting code: nanosleep() but not pause() counts as sleep") {
     const Child sleeper(sleep_in_program), waiter(wait_for_signal);
     REQUIRE(reaches(sleeper, SYS_clock_nanosleep));
     REQUIRE(reaches(waiter, SYS_pause));
@@ -128,7 +126,7 @@ TEST_SUITE("waiting code") {
     CHECK(waiting_code(waiter.pid()) == std::filesystem::read_symlink("/proc/self/exe"));
   }
 
-  TEST_CASE("waiting code: the cause of a wait is a lock, a peer or something else") {
+  TEST_CASE("waiting code: waits for a lock and for a peer are distinguished") {
     struct Row {
       void (*act)();
       long system_call;
@@ -145,7 +143,7 @@ TEST_SUITE("waiting code") {
     }
   }
 
-  TEST_CASE("waiting code: libraries for collectives are recognised by their names") {
+  TEST_CASE("waiting code: a library for collectives is recognised by its name") {
     for (const char* path : {"/venv/torch/lib/libtorch_cpu.so", "libgloo.so.0", "/x/libnccl.so.2",
                              "/usr/lib/libmpi.so.40"})
       CHECK(is_collective_library(path));
@@ -175,7 +173,7 @@ TEST_SUITE("waiting code") {
     CHECK(found[0] != parent.pid());
   }
 
-  TEST_CASE("waiting code: an ended process sleeps nowhere") {
+  TEST_CASE("waiting code: no code is returned for an ended process") {
     pid_t ended = 0;
     {
       const Child child(sleep_in_program);

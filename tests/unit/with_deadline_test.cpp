@@ -77,7 +77,7 @@ TEST_SUITE("with deadline") {
     CHECK(run(answer_at_once, Deadline::never()).result == 42);
   }
 
-  TEST_CASE("with_deadline: a failure is thrown at once") {
+  TEST_CASE("with_deadline: an exception of the operation is rethrown at once") {
     const auto end = run(fail_at_once, Deadline::after(1h));
     CHECK(end.error == "refused");
     CHECK_FALSE(end.result);
@@ -91,7 +91,7 @@ TEST_SUITE("with deadline") {
     CHECK_FALSE(end.result);
   }
 
-  TEST_CASE("with_deadline: a past deadline ends an operation that would wait") {
+  TEST_CASE("with_deadline: an operation that waits is cancelled if the deadline is already past") {
     bool was_cancelled = false;
     const auto end = run([&] { return wait_for_ever(was_cancelled); }, Deadline::after(-1s));
     CHECK(was_cancelled);
@@ -114,7 +114,7 @@ TEST_SUITE("with deadline") {
     CHECK(end.error == "cancelled");
   }
 
-  TEST_CASE("with_deadline: a caller cancelled before the start starts no operation") {
+  TEST_CASE("with_deadline: a caller that is already cancelled does not start the operation") {
     asio::io_context context;
     asio::cancellation_signal cancel;
     bool has_started = false;

@@ -113,7 +113,7 @@ TEST_SUITE("work queue") {
     queue->stop();
   }
 
-  TEST_CASE("work queue: an abort ends unstarted works while the device does not respond") {
+  TEST_CASE("work queue: an abort ends unstarted works even if the device does not respond") {
     ControlledDevice device;
     const auto queue = start_queue(device);
     float value = 0;

@@ -36,7 +36,7 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("worker env") {
-  TEST_CASE("worker env: from_environment reads the output of to_environment") {
+  TEST_CASE("worker env: variables of to_environment() round-trip through from_environment()") {
     const WorkerEnv env{.rank = 5,
                         .world_size = 8,
                         .local_rank = 1,
@@ -60,7 +60,7 @@ TEST_SUITE("worker env") {
     CHECK(ddprun::from_environment(lookup_in(to_environment(WorkerEnv{}))) == WorkerEnv{});
   }
 
-  TEST_CASE("worker env: a program started by mpirun gets its rank from it") {
+  TEST_CASE("worker env: a program started by mpirun gets the rank from mpirun's variables") {
     const auto of_openmpi =
         ddprun::from_environment(lookup_in({{"OMPI_COMM_WORLD_RANK", "5"},
                                             {"OMPI_COMM_WORLD_SIZE", "8"},
@@ -93,7 +93,7 @@ TEST_SUITE("worker env") {
                    "PMI_RANK=2 is not below PMI_SIZE=2"));
   }
 
-  TEST_CASE("worker env: the store is that of MASTER_PORT unless the agent names another") {
+  TEST_CASE("worker env: the store is at MASTER_PORT unless the agent sets another one") {
     WorkerEnv env{.master_addr = "node0", .master_port = 29500};
     CHECK(env.store() == ddprun::StoreEndpoint{.host = "node0", .port = 29500});
     env.agent_store_addr = "::1";
@@ -112,7 +112,7 @@ TEST_SUITE("worker env") {
     CHECK_FALSE(ddprun::from_environment(lookup_in({})).is_launched());
   }
 
-  TEST_CASE("worker env: the four variables of env:// suffice on one node") {
+  TEST_CASE("worker env: the four variables of init method env:// suffice on one node") {
     const auto env = ddprun::from_environment(lookup_in(
         {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}}));
     CHECK(env.local_rank == 1);

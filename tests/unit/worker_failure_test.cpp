@@ -33,7 +33,7 @@ std::chrono::system_clock::time_point at(std::int64_t seconds) {
 }  // namespace
 
 TEST_SUITE("error file") {
-  TEST_CASE("error file: torchelastic's forms and plain text are parsed") {
+  TEST_CASE("error file: torchelastic's formats and plain text are parsed") {
     struct Row {
       std::string text;
       ErrorReport expected;
@@ -72,7 +72,7 @@ TEST_SUITE("error file") {
     }
   }
 
-  TEST_CASE("error file: any text is accepted") {
+  TEST_CASE("error file: any text is parsed safely") {
     const std::string seed = R"({"message": {"message": "m", "extraInfo": {"py_callstack": "t"}}})";
     std::mt19937 random(11);
     for (int i = 0; i < 20'000; ++i) {
@@ -113,7 +113,7 @@ TEST_SUITE("error file") {
           "\"\\" + brackets);
   }
 
-  TEST_CASE("error file: a missing file is an empty report and a huge one is read in part") {
+  TEST_CASE("error file: a missing file yields an empty report and a huge one is read in part") {
     const test::TemporaryFolder folder;
     CHECK(read_error_report(folder.path() / "absent") == ErrorReport{});
     CHECK(read_error_report("") == ErrorReport{});
@@ -168,7 +168,7 @@ TEST_SUITE("core file") {
                          .folder = "/jobs",
                          .host = "node1"};
 
-  TEST_CASE("core file: the kernel's pattern gives the name") {
+  TEST_CASE("core file: the name follows from the kernel's core_pattern") {
     const auto uid = std::to_string(::getuid());
     CHECK(core_file_name("core", false, kFacts) == "/jobs/core");
     CHECK(core_file_name("core", true, kFacts) == "/jobs/core.42");
@@ -178,13 +178,13 @@ TEST_SUITE("core file") {
     CHECK(core_file_name("core%", false, kFacts) == "/jobs/core");
   }
 
-  TEST_CASE("core file: names of piped or timestamped dumps are not guessed") {
+  TEST_CASE("core file: a pattern with a pipe or a time yields no name") {
     CHECK_FALSE(core_file_name("|/usr/lib/systemd/systemd-coredump %P", false, kFacts));
     CHECK_FALSE(core_file_name("core.%t", false, kFacts));
     CHECK_FALSE(core_file_name("", false, kFacts));
   }
 
-  TEST_CASE("core file: a link is not a core file") {
+  TEST_CASE("core file: a symbolic link is not reported like a core file") {
     const auto line_of = [](const fs::path& file) {
       std::string line;
       std::getline(std::ifstream(file) >> std::ws, line);
@@ -209,7 +209,7 @@ TEST_SUITE("core file") {
 }
 
 TEST_SUITE("out of memory") {
-  TEST_CASE("out of memory: the kernel's log names the process") {
+  TEST_CASE("out of memory: the killed process is read from the kernel's log") {
     const std::string line =
         "4,1234,5678,-;Memory cgroup out of memory: Killed process 4711 (python3) total-vm:1kB";
     CHECK(memory_kill_in(line) == 4711);
@@ -218,7 +218,7 @@ TEST_SUITE("out of memory") {
     CHECK_FALSE(memory_kill_in(""));
   }
 
-  TEST_CASE("out of memory: only the two killed workers are reported") {
+  TEST_CASE("out of memory: only killed workers are reported") {
     OutOfMemoryKills named;
     for (const pid_t pid : {10, 11}) named.note_named(pid);
     CHECK(named.claim(10));
@@ -246,7 +246,7 @@ TEST_SUITE("out of memory") {
 }
 
 TEST_SUITE("start failure") {
-  TEST_CASE("start failure: each step and reason has a message") {
+  TEST_CASE("start failure: every step and reason has a message") {
     struct Row {
       StartFailure failure;
       std::string expected;
@@ -278,7 +278,7 @@ TEST_SUITE("start failure") {
     }
   }
 
-  TEST_CASE("worker start: a fork error names ulimit -u if set and otherwise the sysctls") {
+  TEST_CASE("worker start: a fork error names ulimit -u or otherwise the sysctls") {
     rlimit limit{};
     REQUIRE(::getrlimit(RLIMIT_NPROC, &limit) == 0);
     const auto message = [](rlim_t processes, rlim_t most) {
@@ -315,7 +315,7 @@ TEST_SUITE("start failure") {
 }
 
 TEST_SUITE("kernel wait") {
-  TEST_CASE("kernel wait: system call and first argument come from /proc/PID/syscall") {
+  TEST_CASE("kernel wait: system call and first argument are parsed") {
     struct Row {
       std::string text;
       std::optional<SystemCall> expected;
@@ -335,7 +335,7 @@ TEST_SUITE("kernel wait") {
     }
   }
 
-  TEST_CASE("kernel wait: a limited number of functions of a kernel stack is read") {
+  TEST_CASE("kernel wait: only a limited number of functions of a kernel stack is read") {
     CHECK(parse_kernel_stack("").empty());
     CHECK(parse_kernel_stack("no stack\n[<0>] \n").empty());
     CHECK(parse_kernel_stack("[<0>] request_wait_answer+0x1a/0x220 [fuse]\n[<0>] vfs_read+0x2/0x3\n"
@@ -346,7 +346,7 @@ TEST_SUITE("kernel wait") {
     CHECK(parse_kernel_stack(deep).size() == kStackFunctionsMax);
   }
 
-  TEST_CASE("kernel wait: a wait is described by its readable parts") {
+  TEST_CASE("kernel wait: the description contains the parts that can be read") {
     struct Row {
       KernelWait wait;
       std::string expected;
@@ -380,7 +380,7 @@ TEST_SUITE("process state") {
     CHECK(parse_process_state(text + " 768\n").exit_status == 768);
   }
 
-  TEST_CASE("process state: invalid text gives no state") {
+  TEST_CASE("process state: invalid text yields no state") {
     for (const char* text : {"", "7", "7 (a", "7 (a)", "7 (a) S", "7 (a) S x"}) {
       CHECK(parse_process_state(text).letter == '\0');
       CHECK(parse_process_state(text).is_exiting());
@@ -388,7 +388,7 @@ TEST_SUITE("process state") {
     CHECK_FALSE(process_state(::getpid()).is_exiting());
   }
 
-  TEST_CASE("process state: the environment has a size only once execve has completed") {
+  TEST_CASE("process state: the size of the environment is known only after execve() completes") {
     struct Row {
       std::string code, begin, end;
       std::optional<std::size_t> expected;
@@ -410,7 +410,7 @@ TEST_SUITE("process state") {
     CHECK(process_state(::getpid()).environment_bytes.value_or(0) > 0);
   }
 
-  TEST_CASE("process state: ignored signals come from the status file") {
+  TEST_CASE("process state: ignored signals are parsed") {
     const std::string status =
         "Name:\tSigIgn:\nSigBlk:\tffff\nSigIgn:\t0000000001004000\nSigCgt:\t0\n";
     CHECK(status_ignores(status, SIGTERM));
@@ -443,7 +443,7 @@ TEST_SUITE("process state") {
     CHECK_FALSE(user_of(pid_t{-1}));
   }
 
-  TEST_CASE("process state: a limited number of mappings is read") {
+  TEST_CASE("process state: only a limited part of a memory map is read") {
     CHECK(memory_map(::getpid()).size() < kMapsBytesMax);
     // Neighbours with different rights stay separate mappings, with a line of 49 bytes each.
     constexpr std::size_t kPages = 44'000;

@@ -52,7 +52,7 @@ WorkerEnv env_of(const std::map<std::string, std::string>& environment) {
 }  // namespace
 
 TEST_SUITE("worker specs") {
-  TEST_CASE("worker specs: each worker gets its own ranks and command and CPUs") {
+  TEST_CASE("worker specs: each worker gets individual ranks and arguments and CPUs") {
     const auto specs = make_worker_specs(plan_of_two(), kFacts);
     REQUIRE(specs.size() == 2);
     CHECK(specs[1].arguments == std::vector<std::string>{"/bin/false", "1"});
@@ -75,7 +75,7 @@ TEST_SUITE("worker specs") {
                                                     .control_page_slot = 1});
   }
 
-  TEST_CASE("worker specs: a single node has all ranks and several nodes share them") {
+  TEST_CASE("worker specs: ranks of several nodes continue those of the preceding nodes") {
     const auto plan = plan_of_two();
     CHECK(ddprun::single_node_placement(plan).world_size == 2);
     auto facts = kFacts;
@@ -101,7 +101,7 @@ TEST_SUITE("worker specs") {
     CHECK(env.control_page_slot == 1);
   }
 
-  TEST_CASE("worker specs: with a store in rank 0 MASTER_PORT is its port") {
+  TEST_CASE("worker specs: MASTER_PORT is the port of a store in rank 0") {
     auto facts = kFacts;
     facts.worker_store_port = 29500;
     const auto env = env_of(make_worker_specs(plan_of_two(), facts)[1].environment);
@@ -111,7 +111,7 @@ TEST_SUITE("worker specs") {
     CHECK(env.store() == ddprun::StoreEndpoint{.host = "127.0.0.1", .port = 4711});
   }
 
-  TEST_CASE("worker specs: the plan's environment overrides other variables") {
+  TEST_CASE("worker specs: environment variables of the plan override other ones") {
     auto plan = plan_of_two();
     plan.workers[1].environment = {{"LOCAL_RANK", "0"}, {"OMP_NUM_THREADS", "1"}};
     const auto specs = make_worker_specs(plan, kFacts);
@@ -121,7 +121,7 @@ TEST_SUITE("worker specs") {
     CHECK_FALSE(specs[0].environment.contains("OMP_NUM_THREADS"));
   }
 
-  TEST_CASE("worker specs: the prefix has worker and attempt and stream") {
+  TEST_CASE("worker specs: prefix fields for worker and attempt and stream are filled in") {
     auto plan = plan_of_two();
     plan.options.prefix.pieces = {{PrefixField::rank, ""},      {PrefixField::none, "."},
                                   {PrefixField::attempt, ""},   {PrefixField::none, "."},
@@ -131,7 +131,7 @@ TEST_SUITE("worker specs") {
     CHECK(specs[1].standard_error.prefix == LinePrefix("1.2.0stderr"));
   }
 
-  TEST_CASE("worker specs: only output without a prefix is verbatim") {
+  TEST_CASE("worker specs: only output without a prefix is printed verbatim") {
     auto plan = plan_of_two();
     plan.workers[0].is_shown = plan.workers[1].is_shown = true;
     const auto form = [&] { return make_worker_specs(plan, kFacts)[0].standard_output.form; };
@@ -145,7 +145,7 @@ TEST_SUITE("worker specs") {
     CHECK(form() == ConsoleForm::verbatim_bytes);
   }
 
-  TEST_CASE("worker specs: a worker on a terminal gets the width without the prefix unless set") {
+  TEST_CASE("worker specs: COLUMNS is the terminal width without the prefix unless set") {
     auto plan = plan_of_two();
     plan.options.prefix.pieces = {{PrefixField::none, "[0]:"}};
     plan.terminal_variables = {"COLUMNS", "LINES", "TQDM_NCOLS"};
@@ -193,7 +193,7 @@ TEST_SUITE("worker specs") {
     CHECK(make_worker_specs(plan, kFacts)[0].standard_output.filtered_file.empty());
   }
 
-  TEST_CASE("worker specs: at most one worker has the agent's standard input") {
+  TEST_CASE("worker specs: at most one worker inherits the agent's standard input") {
     struct Row {
       StdinChoice choice;
       InputKind input;
@@ -252,7 +252,7 @@ TEST_SUITE("worker specs") {
     CHECK_FALSE(specs[1].standard_output.is_shown);
   }
 
-  TEST_CASE("worker specs: streams go to the worker's folder or nowhere") {
+  TEST_CASE("worker specs: streams go to files in the worker's folder or to /dev/null") {
     auto plan = plan_of_two();
     CHECK(make_worker_specs(plan, kFacts)[1].standard_output.file.path() == "/dev/null");
     plan.log_dir = "/run";

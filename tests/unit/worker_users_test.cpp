@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 TEST_SUITE("worker users") {
-  TEST_CASE("worker users: a search returns users of live processes only") {
+  TEST_CASE("worker users: a search finds users of live processes only") {
     std::vector<uid_t> live = {7};
     Clock::time_point now{};
     ddprun::WorkerUsers users([&] { return live; }, [&] { return now += 1ms; });
@@ -23,7 +23,7 @@ TEST_SUITE("worker users") {
     CHECK_FALSE(users.has(7));
   }
 
-  TEST_CASE("worker users: other users cause searches for at most a twentieth of the time") {
+  TEST_CASE("worker users: searches for unknown users take at most a twentieth of the time") {
     Clock::time_point now{};
     int searches = 0;
     ddprun::WorkerUsers users(
