@@ -70,7 +70,7 @@ TEST_SUITE("affinity") {
     CHECK(bench.console() == "[w0]:up\n");
   }
 
-  TEST_CASE("affinity: the quota of this process's cgroup is found") {
+  TEST_CASE("affinity: the CPU quota of this process's cgroup is found") {
     const auto cgroup = make_limited_cgroup();
     if (cgroup.empty()) {
       MESSAGE("without cgroups that limit CPUs");

@@ -129,7 +129,7 @@ int save_without_space(const fs::path& folder, bool (*prepare)(const fs::path&),
 }  // namespace
 
 TEST_SUITE("checkpoint on a real disk") {
-  TEST_CASE("checkpoint: a writer killed at any time leaves its last complete checkpoint") {
+  TEST_CASE("checkpoint: a writer killed at any time leaves the last complete one") {
     constexpr unsigned kSeed = 20240607;
     constexpr int kKills = 60;
     std::mt19937 random(kSeed);
@@ -185,14 +185,14 @@ TEST_SUITE("checkpoint on a real disk") {
     CHECK(CheckpointDirectory(folder.path()).steps().size() == 2);
   }
 
-  TEST_CASE("checkpoint: a save that exceeds the file size limit fails and loses nothing") {
+  TEST_CASE("checkpoint: a save beyond the file size limit fails and keeps earlier checkpoints") {
     const TemporaryFolder folder;
     CHECK(wait_for(fork_child([&] {
             return save_without_space(folder.path(), small_file_limit, "File too large");
           })) == 0);
   }
 
-  TEST_CASE("checkpoint: a save to a full disk fails and loses nothing") {
+  TEST_CASE("checkpoint: a save to a full disk fails and keeps earlier checkpoints") {
     const TemporaryFolder folder;
     const int result = wait_for(fork_child([&] {
       return save_without_space(folder.path(), mount_small_disk, "No space left on device");
@@ -204,7 +204,7 @@ TEST_SUITE("checkpoint on a real disk") {
     }
   }
 
-  TEST_CASE("checkpoint: a writer waits for a dying writer and then replaces it") {
+  TEST_CASE("checkpoint: a writer waits until a dying writer has released the directory") {
     const TemporaryFolder folder;
     Pipe saved;
     Pipe end;
@@ -234,7 +234,7 @@ TEST_SUITE("checkpoint on a real disk") {
     CHECK(CheckpointDirectory(folder.path()).load_newest() == sample(2, 10));
   }
 
-  TEST_CASE("checkpoint: a second run in the same directory fails and names the first") {
+  TEST_CASE("checkpoint: a second run in the same directory fails and names the first process") {
     const TemporaryFolder folder;
     Pipe saved;
     Pipe end;

@@ -87,7 +87,7 @@ TEST_SUITE("containment") {
     }
   }
 
-  TEST_CASE("guardian: is not started if its cleanup data exceeds the pipe") {
+  TEST_CASE("guardian: a guardian is not started if its cleanup data does not fit into a pipe") {
     Guardian guardian("/bin/true", {.word = "word",
                                     .cgroup = std::string(6000, 'c'),
                                     .temporary_folder = std::string(6300, 't')});
@@ -137,7 +137,7 @@ TEST_SUITE("containment") {
     }
   }
 
-  TEST_CASE("guardian: holds no stream or folder or session of the agent") {
+  TEST_CASE("guardian: the process holds no stream or folder or session of the agent") {
     const Containment containment;
     const auto family = children();
     REQUIRE(family.size() == 1);
@@ -160,7 +160,7 @@ TEST_SUITE("containment") {
     CHECK(is_alive(family[0]));
   }
 
-  TEST_CASE("guardian: its process has a distinct name") {
+  TEST_CASE("guardian: the process has a distinct name") {
     const Containment containment;
     const auto of_guardian = fs::path("/proc") / std::to_string(children().at(0));
     const std::string name = "guardian of " + std::to_string(::getpid());
@@ -173,7 +173,7 @@ TEST_SUITE("containment") {
     CHECK(read_text("/proc/self/cmdline").find("guardian of") == std::string::npos);
   }
 
-  TEST_CASE("guardian: a stopped guardian does not outlive the run") {
+  TEST_CASE("guardian: a guardian stopped by SIGSTOP does not outlive the run") {
     pid_t guardian = -1;
     {
       const Containment containment;
@@ -198,7 +198,7 @@ TEST_SUITE("containment") {
     CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
   }
 
-  TEST_CASE("containment: a worker of a nested run is found by the marker of either run") {
+  TEST_CASE("containment: a worker of a nested run is found by the markers of both runs") {
     ::setenv("DDPRUN_MARKER", "outer", 1);
     WorkerBench bench(1, ContainmentMode::marker);
     const auto pid = bench.start({shell_worker(0, "sleep 1000")})[0].pid;
@@ -221,7 +221,7 @@ TEST_SUITE("containment") {
     CHECK(found == 500);
   }
 
-  TEST_CASE("containment: children of a killed worker do not delay the report of its exit") {
+  TEST_CASE("containment: a killed worker is reported before its children are killed") {
     WorkerBench bench(1, ContainmentMode::marker);
     const auto child = bench.folder() / "child";
     bench.start({shell_worker(0, "sleep 1000 & echo $! >" + child.string() + "; kill -9 $$")});

@@ -66,7 +66,7 @@ asio::awaitable<membership::Found> found_at(StoreEndpoint endpoint) {
 }  // namespace
 
 TEST_SUITE("coordinator link") {
-  TEST_CASE("coordinator link: a silent peer is probed until it is recognised as a torchrun") {
+  TEST_CASE("coordinator link: a silent peer is probed until torchrun is recognised") {
     asio::io_context io(1);
     LateTorchrun peer(io);
     LaunchPlan plan;

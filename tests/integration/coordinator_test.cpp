@@ -150,7 +150,7 @@ void form_a_round(Rendezvous& rendezvous) {
 }  // namespace
 
 TEST_SUITE("coordinator") {
-  TEST_CASE("coordinator: an invalid or unexpected message closes only its own connection") {
+  TEST_CASE("coordinator: an invalid or unexpected message closes only its sender's connection") {
     struct Row {
       std::string bytes, why;
     };
@@ -222,7 +222,7 @@ TEST_SUITE("coordinator") {
     }
   }
 
-  TEST_CASE("coordinator: connections that only send a greeting are closed and reported in bulk") {
+  TEST_CASE("coordinator: many connections without a join are closed with a few warnings") {
     auto settings = settings_of_pair();
     settings.introduction_timeout = 500ms;
     settings.lease = 60s;
@@ -242,7 +242,7 @@ TEST_SUITE("coordinator") {
     CHECK(warnings.back().ends_with("(32 times so far)"));
   }
 
-  TEST_CASE("coordinator: a silent node is lost when its lease expires") {
+  TEST_CASE("coordinator: a silent node is disconnected when its lease expires") {
     auto settings = settings_of_pair();
     settings.lease = 300ms;
     Rendezvous rendezvous(settings);
@@ -254,7 +254,7 @@ TEST_SUITE("coordinator") {
     form_a_round(rendezvous);
   }
 
-  TEST_CASE("coordinator: a failed action closes all connections with a reason") {
+  TEST_CASE("coordinator: an internal error closes all connections with the reason") {
     Rendezvous rendezvous(settings_of_pair(), [] { throw std::bad_alloc(); });
     const auto first = rendezvous.connect();
     const auto second = rendezvous.connect();
@@ -272,7 +272,7 @@ TEST_SUITE("coordinator") {
     CHECK(third.is_closed_by_server());
   }
 
-  TEST_CASE("coordinator: a node that floods it with messages does not delay other nodes") {
+  TEST_CASE("coordinator: a node that sends many messages does not delay other nodes") {
     boost::asio::io_context context(1);
     std::unique_ptr<Coordinator> coordinator;
     StoreServerOptions options;
@@ -305,7 +305,7 @@ TEST_SUITE("coordinator") {
     CHECK(replies < 500);
   }
 
-  TEST_CASE("coordinator: a node that does not read is disconnected and the others continue") {
+  TEST_CASE("coordinator: a node that does not read is disconnected without affecting others") {
     auto settings = settings_of_pair();
     settings.lease = 60s;
     Rendezvous rendezvous(settings);

@@ -92,7 +92,7 @@ std::chrono::duration<double> processor_time() {
 }  // namespace
 
 TEST_SUITE("death watch") {
-  TEST_CASE("death watch: reports changes made before watching started") {
+  TEST_CASE("death watch: a change made before the start of the watch is reported") {
     const auto page = control::ControlPage::create(1);
     page.wake();
     std::promise<void> notified;
@@ -101,7 +101,7 @@ TEST_SUITE("death watch") {
     CHECK(notified.get_future().wait_for(20s) == std::future_status::ready);
   }
 
-  TEST_CASE("death watch: random writes of a worker neither occupy nor delay it") {
+  TEST_CASE("death watch: random writes of a worker do not delay the watch or keep it busy") {
     const auto page = control::ControlPage::create(2);
     const pid_t writer = ::fork();
     if (writer == 0) write_at_random(page.fd());
@@ -129,7 +129,7 @@ TEST_SUITE("death watch") {
     CHECK(processor_time() - before < took / 2);
   }
 
-  TEST_CASE("death watch: damage of the page is reported even if the worker repairs it") {
+  TEST_CASE("death watch: damage of the control page is reported even if it is repaired") {
     const auto page = control::ControlPage::create(1);
     auto& phase = *reinterpret_cast<std::atomic<std::uint32_t>*>(
         static_cast<char*>(page.worker_area(0)) + sizeof(pthread_mutex_t));
@@ -164,7 +164,7 @@ TEST_SUITE("death watch") {
     CHECK_FALSE(bench.history().exit_of(0).was_stopped);
   }
 
-  TEST_CASE("death watch: _exit with a nonzero status is reported as a death") {
+  TEST_CASE("death watch: _exit() with a nonzero status is reported like a death") {
     for (const int status : {0, 3}) {
       CAPTURE(status);
       WorkerBench bench;
@@ -180,7 +180,7 @@ TEST_SUITE("death watch") {
     }
   }
 
-  TEST_CASE("death watch: a death that precedes the stop of the others remains a cause") {
+  TEST_CASE("death watch: a worker that died before the stop is not marked as stopped") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     const auto started = bench.start({probe(bench, 0, {"hold", ready.string()})});
@@ -192,7 +192,7 @@ TEST_SUITE("death watch") {
     CHECK_FALSE(bench.history().exit_of(0).was_stopped);
   }
 
-  TEST_CASE("death watch: only an announced exit with a nonzero status is a death") {
+  TEST_CASE("death watch: an announced exit is reported like a death only if nonzero") {
     WorkerBench bench(2);
     auto failing = probe(bench, 0, {"announce-exit", "3", (bench.folder() / "one").string()});
     auto succeeding = probe(bench, 1, {"announce-exit", "0", (bench.folder() / "two").string()});
@@ -206,8 +206,7 @@ TEST_SUITE("death watch") {
     CHECK(bench.history().dying[0].rank == 0);
   }
 
-  TEST_CASE(
-      "death watch: a worker that announced its failure gets no signal until its time limit") {
+  TEST_CASE("death watch: a worker that announced its failure gets no signal before SIGKILL") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     bench.start({probe(bench, 0, {"announce-exit", "3", ready.string()})});
@@ -239,7 +238,7 @@ TEST_SUITE("death watch") {
     }
   }
 
-  TEST_CASE("death watch: a worker that calls exec is alive") {
+  TEST_CASE("death watch: a worker that calls exec is not reported dead") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     bench.start({probe(bench, 0, {"become-sleep", ready.string()})});

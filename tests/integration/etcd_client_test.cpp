@@ -128,7 +128,7 @@ const Bad kBad[] = {
 }  // namespace
 
 TEST_SUITE("etcd client") {
-  TEST_CASE("etcd client: the first client that creates a key owns it until its lease ends") {
+  TEST_CASE("etcd client: the client that creates a key owns it until the lease ends") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     asio::io_context context;
@@ -165,7 +165,7 @@ TEST_SUITE("etcd client") {
     CHECK(std::get<std::chrono::seconds>(finish(context, client.renew(lease.id, soon()))) == 0s);
   }
 
-  TEST_CASE("etcd client: etcd stores the longest requests of a run and returns them") {
+  TEST_CASE("etcd client: the longest requests of a run are stored and returned") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     asio::io_context context;
@@ -195,7 +195,7 @@ TEST_SUITE("etcd client") {
     CHECK_FALSE(finish(context, client.wait_for_change({"k"}, 2, Deadline::after(50ms))));
   }
 
-  TEST_CASE("etcd client: a server that is not etcd is reported as such") {
+  TEST_CASE("etcd client: a server of another kind is reported") {
     for (const auto& bad : kBad) {
       CAPTURE(bad.answer.substr(0, 100));
       const BadServer server(bad.answer);
@@ -218,7 +218,7 @@ TEST_SUITE("etcd client") {
     CHECK_FALSE(finish(context, client.wait_for_change({"k"}, 1, Deadline::after(50ms))));
   }
 
-  TEST_CASE("etcd client: an endpoint without a leader is skipped and the next one is kept") {
+  TEST_CASE("etcd client: an endpoint without a leader is replaced by the next one") {
     const BadServer sick("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
     const BadServer well(ok(R"({"ID":"12","TTL":"3"})"));
     asio::io_context context;

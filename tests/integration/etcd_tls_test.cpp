@@ -94,7 +94,7 @@ std::string at(const EtcdServer& etcd, const std::string& host = "127.0.0.1") {
 }  // namespace
 
 TEST_SUITE("etcd with TLS") {
-  TEST_CASE("etcd TLS: a client with a certificate can use all operations") {
+  TEST_CASE("etcd TLS: all operations work with a client certificate") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const Certificates all;
     const EtcdServer etcd(all.of_server(all.server));
@@ -146,7 +146,7 @@ TEST_SUITE("etcd with TLS") {
               "it uses TLS");
   }
 
-  TEST_CASE("etcd TLS: a certificate is checked for its dates and for the name or address") {
+  TEST_CASE("etcd TLS: dates and name or address of a certificate are checked") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     Certificates all;
     const auto named = all.authority.issue("named", {.names = "DNS:localhost"});
@@ -168,7 +168,7 @@ TEST_SUITE("etcd with TLS") {
           at(early) + "its certificate is not valid yet; set this machine's clock");
   }
 
-  TEST_CASE("etcd TLS: a server without TLS is recognised") {
+  TEST_CASE("etcd TLS: a server without TLS is reported with a remedy") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const Certificates all;
     const EtcdServer etcd;
@@ -180,7 +180,7 @@ TEST_SUITE("etcd with TLS") {
 }
 
 TEST_SUITE("session of TLS") {
-  TEST_CASE("etcd TLS: a session needs the name of the server") {
+  TEST_CASE("etcd TLS: a session with an invalid server name fails") {
     const auto context = context_of({});
     for (const auto& host : {std::string(), std::string(300, 'a')}) {
       security::TlsSession session(context, host);
@@ -233,7 +233,7 @@ TEST_SUITE("files of TLS") {
                                   good.key);
   }
 
-  TEST_CASE("etcd TLS: one file can contain a certificate and its key") {
+  TEST_CASE("etcd TLS: certificate and key can be in one file") {
     const Certificates all;
     const auto both = all.folder / "both.pem";
     std::ofstream(both) << std::ifstream(all.client.certificate).rdbuf()
@@ -245,7 +245,7 @@ TEST_SUITE("files of TLS") {
     CHECK(refusal_of({.certificate = both}).empty());
   }
 
-  TEST_CASE("etcd TLS: a missing key is reported regardless of the mode of the certificate") {
+  TEST_CASE("etcd TLS: a missing key is reported for any mode of the certificate file") {
     Certificates all;
     const auto locked = all.authority.issue("locked", {.has_pass_phrase = true});
     const auto both = all.folder / "both.pem";

@@ -72,7 +72,7 @@ std::string fork_within_call(const StoreEndpoint& endpoint, int rank, const std:
 }  // namespace
 
 TEST_SUITE("forked child") {
-  TEST_CASE("fork: the child of a rank cannot use its groups and the rank can") {
+  TEST_CASE("fork: the child of a rank cannot use groups but the rank still can") {
     std::vector<std::string> backends = {"host"};
     for (const auto& backend : available_backends()) {
       if (backend.name == "gloo" && backend.unavailable_reason.find("module") == std::string::npos)
@@ -88,7 +88,7 @@ TEST_SUITE("forked child") {
     }
   }
 
-  TEST_CASE("fork: the child of a process with ranks as threads cannot use their groups") {
+  TEST_CASE("fork: a child cannot use groups of its parent's threads") {
     auto groups = ProcessGroup::create_in_process(2);
     CHECK(in_child([&] {
             const auto message = describe_failure([&] { groups[0].barrier().wait(); });

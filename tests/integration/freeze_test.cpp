@@ -30,7 +30,7 @@ char state_of(pid_t pid) {
 }  // namespace
 
 TEST_SUITE("suspended run") {
-  TEST_CASE("suspended run: without a cgroup each process is stopped in all sessions") {
+  TEST_CASE("suspended run: without a cgroup processes in all sessions are stopped") {
     WorkerBench bench(1, ContainmentMode::marker);
     const auto helper = bench.folder() / "helper", worker = bench.folder() / "worker";
     bench.start({shell_worker(0, "setsid sh -c 'echo $$ >" + helper.string() +
@@ -55,7 +55,7 @@ TEST_SUITE("suspended run") {
     CHECK(state_of(pid) == 'T');
   }
 
-  TEST_CASE("suspended run: a suspended worker continues in each available mode") {
+  TEST_CASE("suspended run: a frozen worker continues after the thaw") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready", go = bench.folder() / "go";
     bench.start({shell_worker(0, "echo >" + ready.string() + "; while [ ! -e " + go.string() +
@@ -88,7 +88,7 @@ TEST_SUITE("suspended run") {
 }
 
 TEST_SUITE("quiet write") {
-  TEST_CASE("log file: the size limit of a file is an error result and not a signal") {
+  TEST_CASE("log file: a write beyond the file size limit returns an error without a signal") {
     const TemporaryFolder folder;
     // An unprivileged process cannot raise its own limit again.
     const pid_t child = ::fork();

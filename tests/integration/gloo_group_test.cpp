@@ -46,7 +46,7 @@ std::string error_of_waiter(ProcessGroup& group, const Work& work) {
 }  // namespace
 
 TEST_SUITE("gloo group") {
-  TEST_CASE("gloo: a rank with another backend is rejected and can join with the right one") {
+  TEST_CASE("gloo: a rank rejected for another backend can join with the right one") {
     for (const std::string first : {"host", "gloo"}) {
       CAPTURE(first);
       const std::string second = first == "host" ? "gloo" : "host";
@@ -98,7 +98,7 @@ TEST_SUITE("gloo group") {
     CHECK(ranks.wait(1).output == "ok");
   }
 
-  TEST_CASE("gloo: random calls of 1 to 5 ranks equal the serial results") {
+  TEST_CASE("gloo: random calls of 1 to 5 ranks match serial results") {
     const StoreProcess store;
     std::mt19937 random(std::random_device{}());
     for (const int size : {1, 2, 3, 5}) {

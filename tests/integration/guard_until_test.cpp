@@ -20,7 +20,7 @@ Deadline::Clock::time_point in(Deadline::Duration time) {
 }  // namespace
 
 TEST_SUITE("guard until") {
-  TEST_CASE("guardian: kills all members at the end of the lease without the agent") {
+  TEST_CASE("guardian: all processes are killed at the end of the lease without the agent") {
     for (const auto mode : {ContainmentMode::marker, ContainmentMode::automatic}) {
       CAPTURE(static_cast<int>(mode));
       WorkerBench bench(1, mode);
@@ -37,7 +37,7 @@ TEST_SUITE("guard until") {
     }
   }
 
-  TEST_CASE("guardian: an agent that extends the lease too late gets a new guardian") {
+  TEST_CASE("guardian: a guardian is replaced if the lease is extended too late") {
     WorkerBench bench;
     const auto worker = bench.start({shell_worker(0, "sleep 1000")})[0].pid;
     auto& containment = bench.containment();

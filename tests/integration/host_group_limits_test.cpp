@@ -67,12 +67,12 @@ bool fill_shared_memory_folder() {
 }  // namespace
 
 TEST_SUITE("host group limits") {
-  TEST_CASE("host group: default arenas fit limits of file sizes and of the address space") {
+  TEST_CASE("host group: default arenas fit limits on file size and address space") {
     check_success(ends_after([] { limit_files_to(rlim_t{4} << 30); }));
     check_success(ends_after([] { static const LimitedAddressSpace limit(std::size_t{1} << 30); }));
   }
 
-  TEST_CASE("host group: an exceeded memory limit is reported with its value and a remedy") {
+  TEST_CASE("host group: memory beyond a limit is rejected with the limit and a remedy") {
     const auto file = ends_after([] { limit_files_to(2 << 20); })[0];
     CHECK(file.exited_with(1));
     CHECK(file.output ==
@@ -88,7 +88,7 @@ TEST_SUITE("host group limits") {
                                 "-v) or lower GroupOptions::arena_bytes"));
   }
 
-  TEST_CASE("host group: works with a full /dev/shm") {
+  TEST_CASE("host group: a full /dev/shm does not affect a group") {
     const auto ends = ends_after([] {
       if (!fill_shared_memory_folder()) throw std::runtime_error("not permitted");
     });

@@ -44,8 +44,7 @@ std::string check_all_reduce(ProcessGroup& group, float* values) {
 }  // namespace
 
 TEST_SUITE("host group") {
-  TEST_CASE(
-      "host group: processes that meet through the store get equal results in each copy mode") {
+  TEST_CASE("host group: processes connected through the store get correct results") {
     const StoreProcess store;
     for (const int size : {1, 2, 4}) {
       RankProcesses ranks(size, [&](int rank) {
@@ -104,7 +103,7 @@ TEST_SUITE("host group") {
     }
   }
 
-  TEST_CASE("host group: a name can be reused and two names can be used at once") {
+  TEST_CASE("host group: a name can be reused and two groups can exist at the same time") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       const auto env = make_env(store.endpoint(), rank, 2);
@@ -161,7 +160,7 @@ TEST_SUITE("host group") {
     }
   }
 
-  TEST_CASE("host group: random calls with stopped ranks equal the serial results") {
+  TEST_CASE("host group: random calls match serial results even if ranks are stopped for a while") {
     const StoreProcess store;
     std::mt19937 random(std::random_device{}());
     for (const int size : {2, 4}) {
@@ -236,7 +235,7 @@ TEST_SUITE("host group") {
       CHECK(ranks.wait(survivor).output.find("died") != std::string::npos);
   }
 
-  TEST_CASE("host group: a death is detected at once although another rank is late") {
+  TEST_CASE("host group: a death is detected at once even if another rank is late") {
     for (const std::size_t elements : {std::size_t{1}, std::size_t{1} << 20}) {
       const StoreProcess store;
       constexpr int kSize = 4;
@@ -308,7 +307,7 @@ TEST_SUITE("host group") {
           "collective 0 of group \"default\" in round 0)");
   }
 
-  TEST_CASE("host group: missing ranks are named") {
+  TEST_CASE("host group: a failed creation names the missing ranks") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto options = small_group();
@@ -334,7 +333,7 @@ TEST_SUITE("host group") {
           }).find("timeout: process group: rank 0 has not created group \"a\" after 0.") == 0);
   }
 
-  TEST_CASE("host group: a failed creation leaves no address and can be repeated") {
+  TEST_CASE("host group: a failed creation leaves no address in the store and can be repeated") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       const auto env = make_env(store.endpoint(), rank, 2);
@@ -354,7 +353,7 @@ TEST_SUITE("host group") {
     for (int rank = 0; rank < 2; ++rank) CHECK(ranks.wait(rank).output == "no failure");
   }
 
-  TEST_CASE("host group: workers that cannot be connected get the reason") {
+  TEST_CASE("host group: an unusable worker environment is reported with the reason") {
     WorkerEnv env = make_env({}, 0, 2);
     CHECK(describe_failure([&] {
             ProcessGroup::create(env, small_group());

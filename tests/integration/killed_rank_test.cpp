@@ -39,7 +39,7 @@ std::string reduce_until_failure(ProcessGroup& group) {
 }  // namespace
 
 TEST_SUITE("killed rank") {
-  TEST_CASE("killed rank: each survivor throws PeerFailed with rank and round and collective") {
+  TEST_CASE("killed rank: survivors throw PeerFailed with rank and round and collective") {
     std::mt19937 random(std::random_device{}());
     for (const auto& nodes : std::vector<std::vector<int>>{{4}, {2, 2}}) {
       for (int victim = 0; victim < kRanks; ++victim) {

@@ -82,7 +82,7 @@ std::vector<pid_t> pids_of(const std::vector<WorkerStarted>& started) {
 }  // namespace
 
 TEST_SUITE("liveness") {
-  TEST_CASE("liveness: a stop during the start of workers starts no further ones") {
+  TEST_CASE("liveness: no further workers start after a stop during the start") {
     for (const auto mode : kModes) {
       constexpr int kWorkers = 200;
       WorkerBench bench(kWorkers, mode);
@@ -104,7 +104,7 @@ TEST_SUITE("liveness") {
     }
   }
 
-  TEST_CASE("liveness: workers are killed at once while others start") {
+  TEST_CASE("liveness: a kill request during the start kills all workers at once") {
     WorkerBench bench(50);
     const auto workers = sleeping_workers(50);
     int turns = 0;
@@ -116,7 +116,7 @@ TEST_SUITE("liveness") {
     CHECK(bench.history().killed.size() == 1);
   }
 
-  TEST_CASE("liveness: a signal forwarded during the start reaches workers after their exec") {
+  TEST_CASE("liveness: a signal forwarded during the start is delivered after exec") {
     WorkerBench bench(2);
     std::vector<WorkerSpec> workers{shell_worker(0, "exec sleep 1000"),
                                     shell_worker(1, "exec sleep 1000")};
@@ -159,7 +159,7 @@ TEST_SUITE("liveness") {
     }
   }
 
-  TEST_CASE("liveness: a killed worker that does not end is reported as still running") {
+  TEST_CASE("liveness: a killed worker that does not end is reported like a running one") {
     const auto folder = Freezer::make_folder();
     if (!folder) return;
     WorkerBench bench(2, ContainmentMode::automatic, {.when = StacksWhen::never}, kShortLimits);
@@ -192,7 +192,7 @@ TEST_SUITE("liveness") {
     CHECK(await_end(started[0].pid, Deadline::after(20s)));
   }
 
-  TEST_CASE("liveness: a descendant that does not end is reported with its state") {
+  TEST_CASE("liveness: a killed descendant that does not end is reported with its state") {
     for (const auto mode : kModes) {
       const auto folder = Freezer::make_folder();
       if (!folder) return;
@@ -217,7 +217,7 @@ TEST_SUITE("liveness") {
     }
   }
 
-  TEST_CASE("liveness: many workers that do not end delay the group's end by one limit only") {
+  TEST_CASE("liveness: workers that do not end delay the group's end by one limit together") {
     const auto folder = Freezer::make_folder();
     if (!folder) return;
     constexpr int kWorkers = 40;

@@ -54,7 +54,7 @@ std::size_t allocated_bytes() {
 }  // namespace
 
 TEST_SUITE("log writer") {
-  TEST_CASE("log writer: small pieces are limited by the memory they occupy") {
+  TEST_CASE("log writer: the limit counts the memory that small pieces occupy") {
     boost::asio::io_context io;
     HungFile hung;
     const auto writer = std::make_shared<LogWriter>(io.get_executor(), Log());

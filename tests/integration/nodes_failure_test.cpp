@@ -123,7 +123,7 @@ TEST_SUITE("nodes failure") {
     }
   }
 
-  TEST_CASE("nodes group: an early timeout names the late local rank or the silent remote one") {
+  TEST_CASE("nodes group: a timeout names the late local rank or the silent remote rank") {
     const StoreProcess store;
     const Nodes nodes{2, 2};
     RankProcesses ranks(4, [&](int rank) {
@@ -194,7 +194,7 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(2).output.find("closed: ") == 0);
   }
 
-  TEST_CASE("nodes group: the end of the attempt ends a wait for another node") {
+  TEST_CASE("nodes group: the end of the attempt ends a pending wait for another node") {
     const StoreProcess store;
     auto page = control::ControlPage::create(1);
     const Signpost ready{store.endpoint(), "page"};
@@ -225,7 +225,7 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(1).output == "left");
   }
 
-  TEST_CASE("nodes group: missing ranks are named on any node") {
+  TEST_CASE("nodes group: a failed creation names missing ranks on any node") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto options = small_group();
@@ -240,7 +240,7 @@ TEST_SUITE("nodes failure") {
     }
   }
 
-  TEST_CASE("nodes group: an unreceived message does not block its sender and is lost with it") {
+  TEST_CASE("nodes group: a send completes before its receive and a dead sender is named") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group =
@@ -259,7 +259,7 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(1).was_killed_by(SIGKILL));
   }
 
-  TEST_CASE("nodes group: a send waits for the receiver when too many bytes are pending") {
+  TEST_CASE("nodes group: a send blocks while too many bytes are pending") {
     const StoreProcess store;
     const Signpost done{store.endpoint(), "blocked"};
     RankProcesses ranks(2, [&](int rank) {
@@ -283,7 +283,7 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(0).output == "idle");
   }
 
-  TEST_CASE("nodes group: memory for a message is allocated as it arrives") {
+  TEST_CASE("nodes group: a receiver allocates memory for a message only as it arrives") {
     const StoreProcess store;
     const Signpost done{store.endpoint(), "received"};
     RankProcesses ranks(2, [&](int rank) {
@@ -316,7 +316,7 @@ TEST_SUITE("nodes failure") {
     CHECK(ranks.wait(1).output == "1");
   }
 
-  TEST_CASE("nodes group: a receiver buffers a limited number of unexpected messages") {
+  TEST_CASE("nodes group: a receiver buffers only a limited number of unexpected messages") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group =

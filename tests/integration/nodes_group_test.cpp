@@ -72,15 +72,15 @@ void check_random_calls(const std::vector<Nodes>& spreads) {
 }  // namespace
 
 TEST_SUITE("nodes group") {
-  TEST_CASE("nodes group: all collectives equal the serial results on two nodes") {
+  TEST_CASE("nodes group: all collectives match serial results on two nodes") {
     check_random_calls(spreads_over_two());
   }
 
-  TEST_CASE("nodes group: all collectives equal the serial results on three nodes") {
+  TEST_CASE("nodes group: all collectives match serial results on three nodes") {
     check_random_calls(spreads_over_three());
   }
 
-  TEST_CASE("nodes group: the bits of a sum do not depend on the message size") {
+  TEST_CASE("nodes group: an element's sum is bitwise independent of the message size") {
     const StoreProcess store;
     const Nodes nodes{2, 1, 2};
     RankProcesses ranks(5, [&](int rank) {
@@ -97,7 +97,7 @@ TEST_SUITE("nodes group") {
     for (int rank = 0; rank < 5; ++rank) CHECK(ranks.wait(rank).output == "equal");
   }
 
-  TEST_CASE("nodes group: a name can be reused and two groups can be created at once") {
+  TEST_CASE("nodes group: a name can be reused and two groups can be created concurrently") {
     const StoreProcess store;
     const Nodes nodes{1, 2};
     RankProcesses ranks(3, [&](int rank) {

@@ -58,7 +58,7 @@ std::string key_of_presence(TestStore& store, int rank) {
 }  // namespace
 
 TEST_SUITE("nodes meeting") {
-  TEST_CASE("nodes meeting: ranks get a new shared key and each other's addresses") {
+  TEST_CASE("nodes meeting: ranks get a new common key and each other's addresses") {
     TestStore store;
     std::vector<Digest> keys;
     for (const auto& run_key : {std::optional(kRunKey), std::optional(kRunKey), {}, {}}) {

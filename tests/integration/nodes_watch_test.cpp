@@ -25,7 +25,7 @@ const std::vector<int> kNodes{2, 2};
 }  // namespace
 
 TEST_SUITE("nodes watch") {
-  TEST_CASE("nodes watch: ranks that know a dead rank notify the ranks that wait for it") {
+  TEST_CASE("nodes watch: ranks that detect a death notify the ranks that wait for the dead rank") {
     const StoreProcess store;
     for (const int victim : {2, 3}) {
       const Signpost waiting{store.endpoint(), "message" + std::to_string(victim)};
@@ -72,7 +72,7 @@ TEST_SUITE("nodes watch") {
     }
   }
 
-  TEST_CASE("nodes watch: a death is reported after the unread data of the connection") {
+  TEST_CASE("nodes watch: unread data of a connection does not hide a death") {
     const StoreProcess store;
     const Signpost sent{store.endpoint(), "sent"};
     const Signpost waiting{store.endpoint(), "waiting"};
@@ -104,7 +104,7 @@ TEST_SUITE("nodes watch") {
     }
   }
 
-  TEST_CASE("nodes watch: all other ranks name the rank that cannot perform a call") {
+  TEST_CASE("nodes watch: a rank whose call fails is named on all other ranks") {
     const StoreProcess store;
     RankProcesses ranks(4, [&](int rank) {
       auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kNodes), small_group());
