@@ -4,7 +4,7 @@
 #include "launcher/agent/early_exit.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_hint.hpp"
-#include "launcher/agent/hang_watch.hpp"
+#include "launcher/agent/worker_watch.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/process/worker_group.hpp"
@@ -65,8 +65,8 @@ class Attempt::Impl {
     if (group_ != nullptr) group_->forward(signal);
   }
 
-  void set_others_wait(std::chrono::milliseconds time) {
-    if (hang_watch_) hang_watch_->set_others_wait(time);
+  void set_others_activity(const membership::RankActivity& activity) {
+    if (watch_) watch_->set_others_activity(activity);
   }
 
   bool take_stacks(const std::string& reason) {
@@ -114,7 +114,7 @@ class Attempt::Impl {
 
   void begin_stop(int signal) {
     phase_ = Phase::stopping;
-    if (hang_watch_) hang_watch_->stop();
+    if (watch_) watch_->stop();
     stop_signal_ = signal;
   }
 
@@ -180,10 +180,10 @@ class Attempt::Impl {
     group_ = &group;
     co_await start_workers(group);
     are_started_ = true;
-    watch_hangs(group);
+    watch_progress(group);
     co_await watch_workers(group);
-    if (hang_watch_) hang_watch_->stop();
-    hang_watch_.reset();
+    if (watch_) watch_->stop();
+    watch_.reset();
     const auto swept = co_await group.sweep();
     group_ = nullptr;
     keep_flights();
@@ -345,7 +345,7 @@ class Attempt::Impl {
     group_->set_late_ranks(std::move(late));
   }
 
-  void watch_hangs(WorkerGroup& group) {
+  void watch_progress(WorkerGroup& group) {
     const auto& timeout = plan().options.hang_timeout;
     if (timeout.mode == HangTimeout::Mode::off || phase_ != Phase::running) return;
     const auto& place = facts_.placement;
@@ -356,13 +356,16 @@ class Attempt::Impl {
     for (const int rank : group.running()) {
       if (reads_terminal && has_standard_input(plan(), facts_, rank)) settings.terminal_rank = rank;
     }
-    hang_watch_.emplace(
+    watch_.emplace(
         context_.executor, group, settings,
-        HangWatch::Listener{.on_finding =
-                                [this](const HangFinding& finding, std::vector<MissingRank> ranks) {
-                                  take_finding(finding, std::move(ranks));
-                                },
-                            .on_wait = listener_.on_wait});
+        WorkerWatch::Listener{
+            .on_finding =
+                [this](const HangFinding& finding, std::vector<MissingRank> ranks) {
+                  take_finding(finding, std::move(ranks));
+                },
+            .on_slow_rank = [this](const SlowRank& slow,
+                                   std::string doing) { report_slow_rank(slow, std::move(doing)); },
+            .on_activity = listener_.on_activity});
   }
 
   void take_finding(const HangFinding& finding, std::vector<MissingRank> ranks) {
@@ -383,6 +386,18 @@ class Attempt::Impl {
     std::vector<int> hung;
     for (const auto& rank : finding.ranks) hung.push_back(rank.rank);
     group_->take_stacks("during a hang", std::move(hung));
+  }
+
+  void report_slow_rank(const SlowRank& slow, std::string doing) {
+    if (slow.is_slow) {
+      report(SlowRankDetected{.attempt = facts_.attempt,
+                              .rank = slow.rank,
+                              .factor = slow.factor,
+                              .seconds = Seconds(slow.time).count(),
+                              .doing = std::move(doing)});
+    } else {
+      report(SlowRankRecovered{.attempt = facts_.attempt, .rank = slow.rank});
+    }
   }
 
   bool lacks_restarts(const HangFinding& finding) const {
@@ -437,7 +452,7 @@ class Attempt::Impl {
   void stop_survivors(int culprit, const std::string& reason) {
     const auto before = std::exchange(phase_, Phase::aborted);
     if (before == Phase::aborted) return;
-    if (hang_watch_) hang_watch_->stop();
+    if (watch_) watch_->stop();
     if (listener_.on_failure && culprit != kCulpritElsewhere) listener_.on_failure(reason);
     group_->abort(culprit, reason);
     if (before == Phase::stopping) return;
@@ -463,8 +478,8 @@ class Attempt::Impl {
   Listener listener_;
   StartRetry retry_;
   LimitTimer culprit_timer_;
-  std::optional<HangWatch> hang_watch_;  ///< while workers run
-  WorkerGroup* group_ = nullptr;         ///< null unless processes of the workers may exist
+  std::optional<WorkerWatch> watch_;  ///< while workers run
+  WorkerGroup* group_ = nullptr;      ///< null unless processes of the workers may exist
   bool are_started_ = false;
   bool awaits_culprit_ = false;
   Phase phase_ = Phase::running;
@@ -496,8 +511,8 @@ void Attempt::forward(int signal) {
   impl_->forward(signal);
 }
 
-void Attempt::set_others_wait(std::chrono::milliseconds time) {
-  impl_->set_others_wait(time);
+void Attempt::set_others_activity(const membership::RankActivity& activity) {
+  impl_->set_others_activity(activity);
 }
 
 bool Attempt::take_stacks(const std::string& reason) {

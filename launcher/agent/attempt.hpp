@@ -54,9 +54,8 @@ class Attempt {
     /// Receives the reason when a worker has failed and the others are about to be stopped, or when
     /// a worker crashes after it was asked to stop.
     std::function<void(const std::string& reason)> on_failure;
-    /// Receives the longest wait of this node's ranks for others, about once a second while it is
-    /// not 0, and when it becomes 0.
-    std::function<void(std::chrono::milliseconds time)> on_wait;
+    /// Receives the activity of this node's ranks when it has changed, at most once a second.
+    std::function<void(const membership::RankActivity&)> on_activity;
   };
 
   /// `facts` lack the control page and the folders, which the attempt creates.
@@ -71,8 +70,8 @@ class Attempt {
 
   void forward(int signal);
 
-  /// Sets the longest wait of ranks on other nodes, for the detection of hangs; 0: none.
-  void set_others_wait(std::chrono::milliseconds time);
+  /// Sets the last HeartbeatAnswer::activity, to detect hangs and slow ranks.
+  void set_others_activity(const membership::RankActivity& activity);
 
   /// Reports the stacks of all workers, which continue to run. Returns false if there are no
   /// workers.

@@ -296,8 +296,8 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     }
   }
 
-  void act(const NoteOthersWait& wait) {
-    if (attempt_ != nullptr) attempt_->set_others_wait(wait.time);
+  void act(const NoteActivity& note) {
+    if (attempt_ != nullptr) attempt_->set_others_activity(note.activity);
   }
 
   void act(const ProbePeers& probing) {
@@ -409,7 +409,10 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     Attempt attempt(
         self->context_, facts,
         {.on_failure = [self](const auto& reason) { self->apply(OwnWorkersFailing{reason}); },
-         .on_wait = [self](std::chrono::milliseconds time) { self->apply(OwnRanksWait{time}); }});
+         .on_activity =
+             [self](const membership::RankActivity& activity) {
+               self->apply(OwnActivity{activity});
+             }});
     std::optional<RunningAttempt> running(std::in_place, *self, attempt);
     if (self->store_use_) self->store_use_->start_attempt();
     AttemptEnd end = co_await attempt.run();

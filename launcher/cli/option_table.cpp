@@ -299,11 +299,12 @@ constexpr OptionEntry kOwn[] = {
      "Time without progress after which workers count as hung. auto: 5 s for a stopped process, "
      "otherwise derived from the waits in this run.",
      [](Options& o, Text v) { return keep(o.hang_timeout, parse_hang_timeout(v)); },
-     "See \"Hangs\"."},
+     "See \"Hangs and slow ranks\"."},
     {"on_hang", 0, "report|restart|stop", OptionGroup::own, Section::restart, "", "restart",
      "Reaction to hung workers. restart: restart all workers while restarts are left; stop: end "
      "the run as failed.",
-     set_on_hang, "Without restarts left, restart is equivalent to report. See \"Hangs\"."},
+     set_on_hang,
+     "Without restarts left, restart is equivalent to report. See \"Hangs and slow ranks\"."},
     {"agent_store", 0, "on|off", OptionGroup::own, Section::rendezvous, "",
      "on, or off if TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1",
      "off: the PyTorch worker with rank 0, not ddprun, hosts the store at MASTER_PORT; for "

@@ -67,12 +67,14 @@ fs::path executable_of(pid_t pid) {
 }
 
 /// Returns 0 if the thread has ended.
-std::chrono::nanoseconds thread_time(pid_t pid, pid_t thread) {
+ThreadTime thread_time(pid_t pid, pid_t thread) {
   // "TIME_ON_CPU TIME_WAITED TIMESLICES", in nanoseconds
   const auto text = read_bounded(task_path(pid, thread, "schedstat"), 256);
-  std::int64_t time = 0;
-  std::from_chars(text.data(), text.data() + text.size(), time);
-  return std::chrono::nanoseconds(time);
+  std::int64_t run = 0, queued = 0;
+  const char* const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, run);
+  if (first.ptr != end) std::from_chars(first.ptr + 1, end, queued);
+  return {std::chrono::nanoseconds(run), std::chrono::nanoseconds(queued)};
 }
 
 void add_children(pid_t pid, pid_t thread, std::vector<pid_t>& pids) {
@@ -203,14 +205,14 @@ std::vector<pid_t> thread_ids(pid_t pid) {
 
 std::optional<std::chrono::nanoseconds> run_time(pid_t pid) {
   std::chrono::nanoseconds sum{0};
-  for (const pid_t thread : thread_ids(pid)) sum += thread_time(pid, thread);
+  for (const pid_t thread : thread_ids(pid)) sum += thread_time(pid, thread).run;
   // Kernels without the statistics show 0.
   return sum.count() > 0 ? std::optional(sum) : std::nullopt;
 }
 
-std::optional<std::chrono::nanoseconds> main_thread_time(pid_t pid) {
+std::optional<ThreadTime> main_thread_time(pid_t pid) {
   const auto time = thread_time(pid, pid);
-  return time.count() > 0 ? std::optional(time) : std::nullopt;
+  return time.run.count() > 0 ? std::optional(time) : std::nullopt;
 }
 
 std::string thread_name(pid_t pid, pid_t thread) {

@@ -80,8 +80,13 @@ std::vector<pid_t> thread_ids(pid_t pid);
 /// it. Every run of a thread increases it.
 std::optional<std::chrono::nanoseconds> run_time(pid_t pid);
 
-/// Returns the CPU time of the main thread; nullopt if the kernel does not report it.
-std::optional<std::chrono::nanoseconds> main_thread_time(pid_t pid);
+struct ThreadTime {
+  std::chrono::nanoseconds run{0};     ///< CPU time
+  std::chrono::nanoseconds queued{0};  ///< time for which it was ready to run but had no CPU
+};
+
+/// Returns the times of the main thread; nullopt if the kernel does not report them.
+std::optional<ThreadTime> main_thread_time(pid_t pid);
 
 /// Returns the name of a thread; empty if there is no such thread.
 std::string thread_name(pid_t pid, pid_t thread);

@@ -27,14 +27,13 @@ std::optional<std::chrono::nanoseconds> run_time_with_descendants(pid_t pid) {
   return sum;
 }
 
-std::optional<std::chrono::nanoseconds> main_time_with_children(pid_t pid) {
-  auto sum = main_thread_time(pid);
-  if (!sum) return std::nullopt;
+/// Returns the CPU time of the main threads of children that run the same program.
+std::chrono::nanoseconds main_time_of_children(pid_t pid) {
+  std::chrono::nanoseconds sum{0};
   std::size_t processes = 1;
   for (const pid_t child : children_of_main_thread(pid)) {
     if (++processes > kProcessesMax) break;
-    if (run_same_program(pid, child))
-      *sum += main_thread_time(child).value_or(std::chrono::nanoseconds(0));
+    if (run_same_program(pid, child)) sum += main_thread_time(child).value_or(ThreadTime{}).run;
   }
   return sum;
 }
@@ -51,7 +50,10 @@ WorkerSample sample_of(const Worker& worker, const control::ControlPage& page, b
   // A script that runs one command after another looks like a wrapper.
   if (pid != own && process_state(own).letter == 'T') sample.state = 'T';
   sample.is_traced = sample.state == 't';
-  sample.main_time = main_time_with_children(pid);
+  if (const auto time = main_thread_time(pid)) {
+    sample.main_time = time->run + main_time_of_children(pid);
+    sample.queued_time = time->queued;
+  }
   if (!with_details && sample.state != 'T') return sample;
   sample.is_traced = is_traced(pid);
   sample.run_time = run_time_with_descendants(own);

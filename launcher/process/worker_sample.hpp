@@ -20,6 +20,9 @@ struct WorkerSample {
   /// CPU time of the main threads of the program and of its children that run the same program,
   /// such as those of torch.multiprocessing; nullopt: unknown.
   std::optional<std::chrono::nanoseconds> main_time{};
+  /// Time for which the main thread of the program was ready to run but had no CPU; nullopt:
+  /// unknown.
+  std::optional<std::chrono::nanoseconds> queued_time{};
   /// CPU time of the worker and its descendants; nullopt: not sampled, or unknown.
   std::optional<std::chrono::nanoseconds> run_time{};
   WaitCause wait_cause = WaitCause::unknown;  ///< unknown also if not sampled

@@ -171,6 +171,25 @@ struct HangEnded {
   bool operator==(const HangEnded&) const = default;
 };
 
+/// A rank takes longer than others between its collectives, so that they wait for it.
+struct SlowRankDetected {
+  int attempt = 0;
+  int rank = 0;
+  double factor = 1;   ///< its time between collectives, in multiples of the median
+  double seconds = 0;  ///< for which it was observed
+  std::string doing;   ///< how it spends its time; empty: unknown
+
+  bool operator==(const SlowRankDetected&) const = default;
+};
+
+/// A slow rank is as fast as the others again.
+struct SlowRankRecovered {
+  int attempt = 0;
+  int rank = 0;
+
+  bool operator==(const SlowRankRecovered&) const = default;
+};
+
 /// All workers of an attempt have ended and another attempt follows.
 struct RestartDecided {
   int next_attempt = 0;
@@ -221,7 +240,8 @@ using Event =
     std::variant<PreflightStarted, DeviceExamined, PreflightEnded, RunStarted, RoundJoined,
                  AttemptStarted, WorkerStarted, WorkerNotStarted, WorkerDying, WorkerExited,
                  WorkersStopping, WorkersKilled, StacksTaken, CollectiveStalled, HangDetected,
-                 HangEnded, RestartDecided, SignalReceived, Note, Warning, RunFinished>;
+                 HangEnded, SlowRankDetected, SlowRankRecovered, RestartDecided, SignalReceived,
+                 Note, Warning, RunFinished>;
 
 /// Receives events in order, on the agent's thread. Must not throw, and must not block for long.
 class EventSink {

@@ -159,6 +159,20 @@ EventLine line(const HangEnded& event) {
           "the workers have continued after " + seconds_text(event.seconds)};
 }
 
+EventLine line(const SlowRankDetected& event) {
+  char factor[32];
+  std::snprintf(factor, sizeof factor, "%.3g", event.factor);
+  return {LogLevel::warn, event.attempt,
+          "rank " + std::to_string(event.rank) + " is slow: takes " + factor +
+              " times as long between collectives as the median rank, for " +
+              seconds_text(event.seconds) + (event.doing.empty() ? "" : "; " + event.doing)};
+}
+
+EventLine line(const SlowRankRecovered& event) {
+  return {LogLevel::info, event.attempt,
+          "rank " + std::to_string(event.rank) + " is as fast as the others again"};
+}
+
 EventLine line(const RestartDecided& event) {
   std::string text = "restarting";
   if (event.delay.count() > 0) {

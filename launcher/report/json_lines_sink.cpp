@@ -216,6 +216,15 @@ OrderedJson fields(const HangEnded& event) {
   return {{"event", "hang_ended"}, {"attempt", event.attempt}, {"seconds", event.seconds}};
 }
 
+OrderedJson fields(const SlowRankDetected& event) {
+  return {{"event", "slow_rank_detected"}, {"attempt", event.attempt}, {"rank", event.rank},
+          {"factor", event.factor},        {"seconds", event.seconds}, {"doing", event.doing}};
+}
+
+OrderedJson fields(const SlowRankRecovered& event) {
+  return {{"event", "slow_rank_recovered"}, {"attempt", event.attempt}, {"rank", event.rank}};
+}
+
 OrderedJson fields(const RestartDecided& event) {
   return {{"event", "restart_decided"},
           {"next_attempt", event.next_attempt},

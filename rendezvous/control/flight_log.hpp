@@ -60,6 +60,7 @@ struct alignas(kFlightPage) FlightLog {
 struct FlightArea {
   std::array<std::byte, ControlPage::kSlotBytes> slot;
   std::atomic<std::int32_t> unrecorded_groups;
+  std::atomic<std::int64_t> waited;  ///< CallActivity::waited
   std::array<FlightLog, kFlightGroupsMax> logs;
 
   static FlightArea& of(const ControlPage& page, int local_rank) {

@@ -20,14 +20,6 @@ std::int64_t nanoseconds_of(FlightRecorder::Clock::time_point time) {
   return std::chrono::nanoseconds(time.time_since_epoch()).count();
 }
 
-/// The kernel's tick is good enough for the end of a call, and several times as cheap to read as
-/// the clock itself.
-std::int64_t coarse_now() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 template <std::size_t N>
 void copy_text(std::array<char, N>& to, std::string_view from) {
   const std::size_t length = std::min(from.size(), N - 1);
@@ -80,6 +72,12 @@ void describe(FlightLog& log, const FlightGroup& group, const FlightNames& names
 
 }  // namespace
 
+std::chrono::nanoseconds tick_time() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
 std::size_t flight_area_bytes() noexcept {
   return sizeof(FlightArea);
 }
@@ -97,17 +95,19 @@ std::optional<FlightRecorder> FlightRecorder::begin(ControlPage page, int local_
   log->use.store(FlightLog::taken, std::memory_order_release);
   // It may wait for a worker that has ended, which only the agent can know.
   page.wake();
-  return FlightRecorder(std::move(page), log);
+  return FlightRecorder(std::move(page), &area, log);
 }
 
 FlightRecorder::FlightRecorder(FlightRecorder&& other) noexcept
     : page_(std::move(other.page_)),
+      area_(other.area_),
       log_(std::exchange(other.log_, nullptr)),
       calls_(other.calls_),
       collectives_(other.collectives_) {}
 
 FlightRecorder& FlightRecorder::operator=(FlightRecorder&& other) noexcept {
   std::swap(page_, other.page_);
+  std::swap(area_, other.area_);
   std::swap(log_, other.log_);
   std::swap(calls_, other.calls_);
   std::swap(collectives_, other.collectives_);
@@ -141,12 +141,16 @@ void FlightRecorder::end(std::uint64_t number, FlightState state) noexcept {
   if (calls_ - number > kFlightsMax) return;
   FlightEntry& entry = log_->entries[number % kFlightsMax];
   const std::uint32_t flag = entry.state.load(std::memory_order_relaxed) & kMessageFlag;
-  entry.ended.store(coarse_now(), std::memory_order_relaxed);
+  entry.ended.store(tick_time().count(), std::memory_order_relaxed);
   entry.state.store(static_cast<std::uint32_t>(state) | flag, std::memory_order_release);
 }
 
 void FlightRecorder::note(GroupState state) noexcept {
   log_->state.store(static_cast<std::uint32_t>(state), std::memory_order_release);
+}
+
+void FlightRecorder::add_wait(std::chrono::nanoseconds time) noexcept {
+  if (time.count() != 0) area_->waited.fetch_add(time.count(), std::memory_order_relaxed);
 }
 
 }  // namespace ddprun::control

@@ -60,6 +60,7 @@ struct FlightGroup {
 };
 
 struct FlightLog;
+struct FlightArea;
 
 /// Recorder of one group of this worker. Move-only. Callable from any thread, but by one thread at
 /// a time. Calls may end in any order.
@@ -84,22 +85,36 @@ class FlightRecorder {
 
   void note(GroupState state) noexcept;
 
+  /// Adds to the time that the worker's threads have waited for calls. Callable by several threads
+  /// at a time.
+  void add_wait(std::chrono::nanoseconds time) noexcept;
+
  private:
-  FlightRecorder(ControlPage page, FlightLog* log) : page_(std::move(page)), log_(log) {}
+  FlightRecorder(ControlPage page, FlightArea* area, FlightLog* log)
+      : page_(std::move(page)), area_(area), log_(log) {}
 
   ControlPage page_;
+  FlightArea* area_;
   FlightLog* log_;
   std::uint64_t calls_ = 0;
   std::uint64_t collectives_ = 0;
 };
+
+/// Returns the time of the kernel's last tick, which is several times as cheap to read as the clock
+/// itself.
+std::chrono::nanoseconds tick_time() noexcept;
 
 /// Returns the bytes per worker in the page, a multiple of the memory page size.
 std::size_t flight_area_bytes() noexcept;
 
 /// Progress of a worker in the calls of all of its live groups.
 struct CallActivity {
-  std::uint64_t calls = 0;  ///< changes whenever a call starts or ends; 0: none yet
+  std::uint64_t calls = 0;    ///< changes whenever a call starts or ends; 0: none yet
+  std::uint64_t started = 0;  ///< number of calls of the live groups
   bool is_in_call = false;
+  /// Time that threads have spent in completed waits for calls, which includes the calls that they
+  /// ran themselves. Single waits are known to the kernel's tick, and have no error on average.
+  std::chrono::nanoseconds waited{0};
 
   bool operator==(const CallActivity&) const = default;
 };

@@ -189,9 +189,11 @@ WorkerFlights damaged(std::string what) {
 }  // namespace
 
 CallActivity read_activity(const ControlPage& page, int local_rank) noexcept {
-  CallActivity activity;
-  for (const auto& log : FlightArea::of(page, local_rank).logs) {
+  const FlightArea& area = FlightArea::of(page, local_rank);
+  CallActivity activity{.waited = std::chrono::nanoseconds(area.waited.load())};
+  for (const auto& log : area.logs) {
     if (log.use.load(std::memory_order_acquire) != FlightLog::taken) continue;
+    std::uint64_t started = 0;
     for (const auto& entry : log.entries) {
       const std::uint64_t stamp = entry.stamp.load(std::memory_order_relaxed);
       if (stamp == 0) continue;
@@ -199,7 +201,9 @@ CallActivity read_activity(const ControlPage& page, int local_rank) noexcept {
       const bool is_in_call = state == static_cast<std::uint32_t>(FlightState::entered);
       activity.calls += 2 * stamp + (is_in_call ? 0 : 1);
       activity.is_in_call = activity.is_in_call || is_in_call;
+      started = std::max(started, stamp);
     }
+    activity.started += started;
   }
   return activity;
 }

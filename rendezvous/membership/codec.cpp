@@ -46,7 +46,9 @@ auto fields(M& m) {
   } else if constexpr (is<Probed>(static_cast<M*>(nullptr))) {
     return std::tie(m.number, m.unreachable);
   } else if constexpr (is<Heartbeat>(static_cast<M*>(nullptr))) {
-    return std::tie(m.number, m.round, m.ranks_wait);
+    return std::tie(m.number, m.round, m.activity);
+  } else if constexpr (is<RankActivity>(static_cast<M*>(nullptr))) {
+    return std::tie(m.wait, m.work_share);
   } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.exit);
   } else if constexpr (is<WorkerExited>(static_cast<M*>(nullptr))) {
@@ -89,7 +91,7 @@ auto fields(M& m) {
   } else if constexpr (is<Finish>(static_cast<M*>(nullptr))) {
     return std::tie(m.outcome);
   } else {
-    return std::tie(m.number, m.round, m.others_wait);  // HeartbeatAnswer
+    return std::tie(m.number, m.round, m.activity);  // HeartbeatAnswer
   }
 }
 
@@ -150,6 +152,9 @@ class Writer {
 template <typename Any>
 bool is_sound(const Any&) {
   return true;
+}
+bool is_sound(const RankActivity& activity) {
+  return activity.work_share >= -1 && activity.work_share <= kWholeWorkShare;
 }
 bool is_sound(const Leave& leave) {
   return leave.signal >= 0 && leave.signal <= kSignalMax;

@@ -198,12 +198,9 @@ void Coordination::resolve_duplicates() {
 void Coordination::on_message(NodeId id, const Heartbeat& heartbeat) {
   if (roster_.find(id) == nullptr) return;
   const int round = progress_.round();
-  const bool do_ranks_wait = heartbeat.round == round && heartbeat.ranks_wait.count() > 0;
-  roster_.note_wait(id, do_ranks_wait ? std::optional(now_ - heartbeat.ranks_wait) : std::nullopt);
-  const auto since = roster_.others_wait_since(id);
-  using std::chrono::milliseconds;
-  const auto wait = since ? std::chrono::floor<milliseconds>(now_ - *since) : milliseconds(0);
-  send(id, HeartbeatAnswer{heartbeat.number, round, wait});
+  const auto activity = heartbeat.round == round ? heartbeat.activity : RankActivity{};
+  roster_.note(id, activity, now_);
+  send(id, HeartbeatAnswer{heartbeat.number, round, roster_.activity_for(id, now_)});
 }
 
 void Coordination::on_message(NodeId id, const WorkersFailing& failing) {

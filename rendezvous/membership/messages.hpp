@@ -21,7 +21,7 @@
 namespace ddprun::membership {
 
 /// Version of these messages. Agents with different versions cannot communicate.
-inline constexpr std::uint32_t kProtocolVersion = 11;
+inline constexpr std::uint32_t kProtocolVersion = 12;
 
 /// Maximum round number and restart count that is accepted from a node.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -127,11 +127,23 @@ struct Join {
   bool operator==(const Join&) const = default;
 };
 
+/// RankActivity::work_share of ranks that never wait.
+inline constexpr int kWholeWorkShare = 1000;
+
+/// Activity of the ranks of one or more nodes in a round.
+struct RankActivity {
+  std::chrono::milliseconds wait{0};  ///< longest wait in a collective; 0: none
+  /// Median part of the time that is not spent in collectives, in thousandths; -1: unknown.
+  std::int32_t work_share = -1;
+
+  bool operator==(const RankActivity&) const = default;
+};
+
 /// Renews the node's lease.
 struct Heartbeat {
   std::uint64_t number = 0;
-  int round = -1;                           ///< latest round of the node; -1: none
-  std::chrono::milliseconds ranks_wait{0};  ///< longest wait of its ranks for others; 0: none
+  int round = -1;           ///< latest round of the node; -1: none
+  RankActivity activity{};  ///< of the node's ranks
 
   bool operator==(const Heartbeat&) const = default;
 };
@@ -197,8 +209,8 @@ struct Refused {
 
 struct HeartbeatAnswer {
   std::uint64_t number = 0;
-  int round = -1;                            ///< latest round; -1: none
-  std::chrono::milliseconds others_wait{0};  ///< longest wait of ranks on other nodes; 0: none
+  int round = -1;           ///< latest round; -1: none
+  RankActivity activity{};  ///< wait: of other nodes; work share: of all nodes
 
   bool operator==(const HeartbeatAnswer&) const = default;
 };

@@ -183,8 +183,8 @@ void NodeStateMachine::on_message(const HeartbeatAnswer& answer) {
   guard_workers();
   // Answers may overtake RoundFormed.
   const bool is_of_round = has_workers_ && answer.round == join_.last_round;
-  if (is_of_round && std::exchange(others_wait_, answer.others_wait) != answer.others_wait)
-    actions_.emplace_back(NoteOthersWait{answer.others_wait});
+  if (is_of_round && std::exchange(others_activity_, answer.activity) != answer.activity)
+    actions_.emplace_back(NoteActivity{answer.activity});
 }
 
 /// Ignores terms other than the one under which this node joined.
@@ -223,7 +223,7 @@ void NodeStateMachine::on_event(const NodeTimePassed&) {
     return lose_connection(silence());
   }
   if (link_ != Link::joined || now_ < lease_.next_heartbeat()) return;
-  send(Heartbeat{lease_.send_heartbeat(now_), join_.last_round, ranks_wait_});
+  send(Heartbeat{lease_.send_heartbeat(now_), join_.last_round, own_activity_});
 }
 
 // Rounds.
@@ -308,14 +308,14 @@ void NodeStateMachine::on_event(const OwnWorkersFailing& failing) {
   if (is_of_this_connection_) send(WorkersFailing{join_.last_round, failing.reason, were_asked_});
 }
 
-void NodeStateMachine::on_event(const OwnRanksWait& wait) {
-  ranks_wait_ = wait.time;
+void NodeStateMachine::on_event(const OwnActivity& own) {
+  own_activity_ = own.activity;
 }
 
 void NodeStateMachine::on_event(const OwnWorkersEnded& ended) {
   if (!has_workers_) return;
-  ranks_wait_ = {};
-  others_wait_ = {};
+  own_activity_ = {};
+  others_activity_ = {};
   still_running_ = ended.still_running;
   // After a success, another round follows only if another node fails.
   if (still_running_ && !ended.have_succeeded && !outcome_ && !is_local_) leave_with_workers_left();

@@ -61,9 +61,9 @@ struct OwnWorkersEnded {
   std::optional<std::string> still_running{};
   std::optional<std::string> no_restart{};  ///< see WorkersEnded
 };
-/// The longest wait of this node's ranks for others has changed; see Heartbeat.
-struct OwnRanksWait {
-  std::chrono::milliseconds time{0};
+/// The activity of this node's ranks has changed; see Heartbeat.
+struct OwnActivity {
+  RankActivity activity;
 };
 /// The operator asked this node to leave; its workers are being stopped.
 struct AskedToLeave {
@@ -77,7 +77,7 @@ struct PeersProbed {
 };
 struct NodeTimePassed {};
 using NodeEvent = std::variant<Connected, TermRenewed, ConnectionLost, MessageReceived,
-                               JoinRejected, OwnWorkersFailing, OwnWorkersEnded, OwnRanksWait,
+                               JoinRejected, OwnWorkersFailing, OwnWorkersEnded, OwnActivity,
                                AskedToLeave, PeersProbed, NodeTimePassed>;
 
 // Actions, to be performed in order.
@@ -99,9 +99,9 @@ struct EndWorkers {
   bool at_once = false;     ///< kill with SIGKILL
   bool is_orderly = false;  ///< stop as on the operator's request
 };
-/// The longest wait of ranks on other nodes has changed; see HeartbeatAnswer.
-struct NoteOthersWait {
-  std::chrono::milliseconds time{0};
+/// The activity of other ranks has changed; see HeartbeatAnswer.
+struct NoteActivity {
+  RankActivity activity;
 };
 /// Followed by PeersProbed.
 struct ProbePeers {
@@ -128,7 +128,7 @@ struct Resign {};
 struct EndRun {
   RunOutcome outcome;
 };
-using NodeAction = std::variant<Connect, Disconnect, Send, StartWorkers, EndWorkers, NoteOthersWait,
+using NodeAction = std::variant<Connect, Disconnect, Send, StartWorkers, EndWorkers, NoteActivity,
                                 ProbePeers, GuardUntil, Announce, AnnounceRound, Resign, EndRun>;
 
 class NodeStateMachine {
@@ -168,7 +168,7 @@ class NodeStateMachine {
   void on_event(const JoinRejected& rejected);
   void on_event(const OwnWorkersFailing& failing);
   void on_event(const OwnWorkersEnded& ended);
-  void on_event(const OwnRanksWait& wait);
+  void on_event(const OwnActivity& own);
   void on_event(const AskedToLeave& leave);
   void on_event(const PeersProbed& probed);
   void on_event(const NodeTimePassed&);
@@ -211,8 +211,8 @@ class NodeStateMachine {
 
   Time round_announced_;  ///< when the latest round was announced
   bool has_workers_ = false;
-  std::chrono::milliseconds ranks_wait_{0};   ///< see Heartbeat
-  std::chrono::milliseconds others_wait_{0};  ///< see HeartbeatAnswer
+  RankActivity own_activity_;     ///< see Heartbeat
+  RankActivity others_activity_;  ///< see HeartbeatAnswer
   bool has_lost_round_ = false;  ///< a round was lost, not yet reported; false after an orderly end
   bool were_asked_ = false;      ///< workers were asked to stop
   bool is_of_this_connection_ = false;        ///< the round belongs to the current connection

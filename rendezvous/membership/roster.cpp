@@ -4,6 +4,9 @@
 #include "rendezvous/membership/node_order.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <numeric>
 #include <utility>
 
 namespace ddprun::membership {
@@ -19,7 +22,7 @@ const Roster::Member* Roster::find(NodeId id) const {
 }
 
 std::optional<Roster::Member> Roster::remove(NodeId id) {
-  note_wait(id, std::nullopt);
+  note(id, {}, {});
   auto node = members_.extract(id);
   if (node.empty()) return std::nullopt;
   return std::move(node.mapped());
@@ -28,6 +31,7 @@ std::optional<Roster::Member> Roster::remove(NodeId id) {
 void Roster::clear() {
   members_.clear();
   waits_.clear();
+  work_shares_ = {};
 }
 
 int Roster::present() const {
@@ -156,7 +160,7 @@ std::vector<NodeId> Roster::form_round(const std::vector<NodeId>& nodes, std::si
   auto ordered = by_rank(nodes, nodes_max);
   for (auto& [id, member] : members_) {
     member.node_rank = -1;
-    note_wait(id, std::nullopt);
+    note(id, {}, {});
   }
   for (int rank = 0; const NodeId id : ordered) {
     Member& member = members_.at(id);
@@ -166,19 +170,47 @@ std::vector<NodeId> Roster::form_round(const std::vector<NodeId>& nodes, std::si
   return ordered;
 }
 
-void Roster::note_wait(NodeId id, std::optional<Time> since) {
+void Roster::note(NodeId id, const RankActivity& activity, Time now) {
   Member* member = find(id);
   if (member == nullptr) return;
-  if (member->waits_since) waits_.erase({*member->waits_since, id});
-  member->waits_since = since;
+  const bool is_waiting = activity.wait.count() > 0;
+  note_wait(*member, id, is_waiting ? std::optional(now - activity.wait) : std::nullopt);
+  note_work_share(*member, activity.work_share);
+}
+
+RankActivity Roster::activity_for(NodeId id, Time now) const {
+  RankActivity activity{.work_share = median_work_share()};
+  const auto longest = std::find_if(waits_.begin(), waits_.end(),
+                                    [id](const auto& wait) { return wait.second != id; });
+  if (longest != waits_.end())
+    activity.wait = std::chrono::floor<std::chrono::milliseconds>(now - longest->first);
+  return activity;
+}
+
+void Roster::note_wait(Member& member, NodeId id, std::optional<Time> since) {
+  if (member.waits_since) waits_.erase({*member.waits_since, id});
+  member.waits_since = since;
   if (since) waits_.emplace(*since, id);
 }
 
-std::optional<Time> Roster::others_wait_since(NodeId id) const {
-  for (const auto& [since, node] : waits_) {
-    if (node != id) return since;
+void Roster::note_work_share(Member& member, int share) {
+  const auto nodes_with = [this](int value) -> int& {
+    return work_shares_.at(static_cast<std::size_t>(value));
+  };
+  if (member.work_share >= 0) --nodes_with(member.work_share);
+  member.work_share = share;
+  if (share >= 0) ++nodes_with(share);
+}
+
+int Roster::median_work_share() const {
+  const int known = std::accumulate(work_shares_.begin(), work_shares_.end(), 0);
+  int seen = 0;
+  for (int share = 0; const int nodes : work_shares_) {
+    seen += nodes;
+    if (2 * seen >= known && known > 0) return share;
+    ++share;
   }
-  return std::nullopt;
+  return -1;
 }
 
 void Roster::end_round(Time first_notice) {

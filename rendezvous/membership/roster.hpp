@@ -5,6 +5,7 @@
 #include "rendezvous/membership/messages.hpp"
 #include "rendezvous/membership/settings.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -32,7 +33,8 @@ class Roster {
     Time next_notice{};  ///< when to send the next notice, while there is no round
     /// Start of the longest wait of its ranks in this round; nullopt: they do not wait.
     std::optional<Time> waits_since{};
-    Time came{};  ///< when it joined, or was last excluded from a round for a cut
+    int work_share = -1;  ///< last RankActivity::work_share of this round
+    Time came{};          ///< when it joined, or was last excluded from a round for a cut
     std::optional<Time> held_back_until{};  ///< excluded from rounds that are possible without it
   };
 
@@ -91,21 +93,27 @@ class Roster {
   /// running. Returns them by node rank; the others are spares.
   std::vector<NodeId> form_round(const std::vector<NodeId>& nodes, std::size_t nodes_max);
 
-  /// Records since when ranks of a node have waited for others. Does nothing without such a node.
-  void note_wait(NodeId id, std::optional<Time> since);
+  /// Records the activity of a node's ranks. Does nothing without such a node.
+  void note(NodeId id, const RankActivity& activity, Time now);
 
-  /// Returns the start of the longest wait of ranks on nodes other than this one; nullopt: none.
-  std::optional<Time> others_wait_since(NodeId id) const;
+  /// Returns the longest wait of ranks on nodes other than this one, and the lower median of the
+  /// work shares of all nodes.
+  RankActivity activity_for(NodeId id, Time now) const;
 
   /// Marks the round's workers as ended on all nodes; each node's next notice is due at
   /// `first_notice`.
   void end_round(Time first_notice);
 
  private:
+  void note_wait(Member& member, NodeId id, std::optional<Time> since);
+  void note_work_share(Member& member, int share);
+  int median_work_share() const;
   std::vector<NodeId> by_rank(const std::vector<NodeId>& nodes, std::size_t nodes_max) const;
 
   std::map<NodeId, Member> members_;
   std::set<std::pair<Time, NodeId>> waits_;  ///< Member::waits_since of all nodes that wait
+  /// Number of nodes by Member::work_share.
+  std::array<int, kWholeWorkShare + 1> work_shares_{};
 };
 
 }  // namespace ddprun::membership

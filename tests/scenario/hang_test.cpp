@@ -1,4 +1,4 @@
-// Hangs of workers: which rank is named, and the reaction of ddprun.
+// Hangs of workers and slow ranks: which rank is named, and the reaction of ddprun.
 #include "tests/support/cluster.hpp"
 #include "tests/support/launch.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -101,6 +101,38 @@ TEST_SUITE("hangs") {
     CAPTURE(other.output());
     CHECK(contains(host.output() + other.output(), "rank 1 hangs"));
     CHECK(contains(host.output(), " hung: stopped by a signal (state T) on node "));
+  }
+
+  TEST_CASE(
+      "slow ranks: a rank that sleeps longer between collectives is named until it recovers") {
+    const TemporaryFolder folder;
+    const std::string file = folder / "fast", events = folder / "events";
+    Program run({in_bin("ddprun"), "--nproc_per_node=3", "--events=" + events,
+                 in_bin("flight_worker"), "host", "slow", "1.5", file});
+    CHECK(run.read_until_contains("rank 2 is slow: takes 1."));
+    write_file(file, "");
+    CHECK(run.read_until_contains("rank 2 is as fast as the others again"));
+    run.signal(SIGTERM);
+    CHECK(run.wait() == 143);
+    CAPTURE(run.output());
+    CHECK(contains(run.output(), " s; sleeps "));
+    CHECK_FALSE(contains(run.output(), "rank 0 is slow"));
+    CHECK_FALSE(contains(run.output(), "rank 1 is slow"));
+    const std::string text = read_file(events);
+    CHECK(contains(text, "\"event\":\"slow_rank_detected\",\"attempt\":0,\"rank\":2,"));
+    CHECK(contains(text, "\"event\":\"slow_rank_recovered\",\"attempt\":0,\"rank\":2}"));
+  }
+
+  TEST_CASE("slow ranks: the only rank of a node is compared with the ranks of other nodes") {
+    const TemporaryFolder folder;
+    Cluster cluster("2", "exec " + in_bin("flight_worker") + " host slow 1.5 " + (folder / "fast"));
+    auto& host = cluster.start(2);
+    auto& other = cluster.start(3);
+    CHECK(other.read_until_contains("rank 1 is slow: takes 1."));
+    host.signal(SIGINT);
+    CHECK(host.wait() == 130);
+    CHECK(other.wait() == 130);
+    CHECK_FALSE(contains(host.output(), "is slow"));
   }
 
   TEST_CASE("hangs: of several hung ranks the lowest is the root cause") {

@@ -3,6 +3,7 @@
 //   flight_worker BACKEND throw|throw-entered|throw-apart
 //   flight_worker BACKEND end-first EVENTS
 //   flight_worker BACKEND hang-stop|hang-sleep|hang-loop
+//   flight_worker BACKEND slow FACTOR FILE
 //   stop      the last rank stops itself after a barrier; the others wait for it in an all_reduce
 //   late      the same, but it waits for a signal, in a function of its own
 //   kill      the same, but it is killed
@@ -17,6 +18,8 @@
 //              wait for it without a timeout; later attempts take the steps and end
 //   hang-sleep  the same, but it sleeps
 //   hang-loop  the same, but it computes
+//   slow      ranks sleep for 40 ms between barriers, the last one FACTOR times as long until FILE
+//             exists; the run ends on SIGTERM
 //   throw     rank 1 has a call queued when an exception ends it; the others wait for it
 //   throw-entered  the same with a call that has begun
 //   throw-apart  the same in a subgroup
@@ -27,6 +30,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <numeric>
@@ -115,6 +119,21 @@ int hang_once(const std::string& how, const WorkerEnv& env, ProcessGroup& group)
   return 0;
 }
 
+/// Computes for a moment as well, since a main thread that never runs does not do a rank's work.
+int make_slow_steps(double factor, const std::string& file, const WorkerEnv& env,
+                    ProcessGroup& group) {
+  constexpr std::chrono::milliseconds kComputed(2);
+  constexpr double kSlept = 38'000;  // microseconds
+  const bool is_last = env.rank + 1 == env.world_size;
+  while (true) {
+    const auto end = Deadline::Clock::now() + kComputed;
+    while (Deadline::Clock::now() < end) sink = sink + 1;
+    const bool is_slow = is_last && !std::filesystem::exists(file);
+    ::usleep(static_cast<useconds_t>(is_slow ? factor * kSlept : kSlept));
+    group.barrier().wait();
+  }
+}
+
 int come_apart(const std::string& how, const WorkerEnv& env, ProcessGroup& group) {
   const bool is_last = env.rank + 1 == env.world_size;
   std::vector<float> values(kElements);
@@ -149,11 +168,13 @@ int main(int, char** argv) {
     if (how.starts_with("end-") && env.rank + 1 == env.world_size) return 0;
     if (how == "end-first") await_last_end(env, argv[3]);
     const bool hangs = how.starts_with("hang");
-    if (!hangs && !how.starts_with("end")) options.collective_timeout = std::chrono::seconds(2);
+    if (!hangs && how != "slow" && !how.starts_with("end"))
+      options.collective_timeout = std::chrono::seconds(2);
     if (how == "meet") options.join_timeout = std::chrono::seconds(2);
     if (how == "meet" && env.rank + 1 == env.world_size) ::pause();
     auto group = ProcessGroup::create(env, options);
     if (hangs) return hang_once(how, env, group);
+    if (how == "slow") return make_slow_steps(std::stod(argv[3]), argv[4], env, group);
     return come_apart(how, env, group);
   });
 }

@@ -271,16 +271,17 @@ class SimulatedRun : protected SimulatedState {
       if (!node.has_workers || node.life != life) return;
       const bool waits = chance(70);
       const auto time = waits ? std::chrono::floor<milliseconds>(now_ - since) : milliseconds(0);
-      to_node(index, node.agent, OwnRanksWait{time});
+      to_node(index, node.agent, OwnActivity{{.wait = time}});
       plan_wait(index, life, waits ? since : now_);
     });
   }
 
-  void act(int index, const NoteOthersWait& wait) {
+  void act(int index, const NoteActivity& others) {
     const Node& node = nodes_[static_cast<std::size_t>(index)];
     const auto begin = round_begins_.find({node.incarnation, node.round.round});
-    if (wait.time.count() == 0 || begin == round_begins_.end()) return;
-    check(now_ - wait.time >= begin->second,
+    const auto wait = others.activity.wait;
+    if (wait.count() == 0 || begin == round_begins_.end()) return;
+    check(now_ - wait >= begin->second,
           node.name + " is notified of waits that are not older than its round");
     note(node.name + " is notified of a wait");
   }

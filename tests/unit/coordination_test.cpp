@@ -110,8 +110,8 @@ TEST_SUITE("coordination") {
     CoordinationDriver driver(settings(3, 3));
     for (const NodeId node : {1, 2, 3}) driver.join(node, "node" + std::to_string(node), 0);
     const auto answer = [&driver](NodeId node, int wait, int now) {
-      driver.send(node, Heartbeat{1, 0, std::chrono::milliseconds(wait)}, now);
-      return driver.sent_to<HeartbeatAnswer>(node).at(0).others_wait.count();
+      driver.send(node, Heartbeat{1, 0, {.wait = std::chrono::milliseconds(wait)}}, now);
+      return driver.sent_to<HeartbeatAnswer>(node).at(0).activity.wait.count();
     };
     CHECK(answer(1, 900, 1000) == 0);
     CHECK(answer(2, 800, 1100) == 1000);
@@ -124,15 +124,33 @@ TEST_SUITE("coordination") {
     CHECK(answer(3, 0, 1700) == 0);
   }
 
+  TEST_CASE("coordination: a heartbeat's answer contains the median work share of all nodes") {
+    CoordinationDriver driver(settings(4, 4));
+    for (const NodeId node : {1, 2, 3, 4}) driver.join(node, "node" + std::to_string(node), 0);
+    const auto answer = [&driver](NodeId node, int share, int round = 0) {
+      driver.send(node, Heartbeat{1, round, {.work_share = share}}, 1000);
+      return driver.sent_to<HeartbeatAnswer>(node).at(0).activity.work_share;
+    };
+    CHECK(answer(1, -1) == -1);
+    CHECK(answer(1, 1000) == 1000);
+    CHECK(answer(2, 0) == 0);
+    CHECK(answer(3, 700) == 700);
+    CHECK(answer(4, 800) == 700);
+    CHECK(answer(2, 900) == 800);
+    // Of another round.
+    CHECK(answer(4, 800, 1) == 900);
+    CHECK(answer(4, -1) == 900);
+  }
+
   TEST_CASE("coordination: a wait reported for an earlier round is ignored") {
     auto driver = two_running(settings(2, 2, 1));
-    driver.send(1, Heartbeat{1, 0, std::chrono::milliseconds(1000)}, 2100);
+    driver.send(1, Heartbeat{1, 0, {std::chrono::milliseconds(1000), 500}}, 2100);
     driver.send(2, WorkersEnded{.round = 0, .failures = {failure("node2")}}, 2200);
     driver.send(1, WorkersEnded{.round = 0}, 2300);
     REQUIRE(driver.sent_to<RoundFormed>(1).size() == 1);
-    driver.send(1, Heartbeat{2, 0, std::chrono::milliseconds(1300)}, 2350);
+    driver.send(1, Heartbeat{2, 0, {std::chrono::milliseconds(1300), 500}}, 2350);
     driver.send(2, Heartbeat{2}, 2400);
-    CHECK(driver.sent_to<HeartbeatAnswer>(2).at(0).others_wait.count() == 0);
+    CHECK(driver.sent_to<HeartbeatAnswer>(2).at(0).activity == RankActivity{});
   }
 
   TEST_CASE("coordination: failures that blame a peer follow other failures in the outcome") {

@@ -84,6 +84,22 @@ TEST_SUITE("flight recorder") {
     CHECK(group.flights[2] == Flight{.number = 1, .call = "barrier()", .entered_ago = 3s});
   }
 
+  TEST_CASE("flight recorder: the waits of all groups of a worker add up") {
+    const auto page = ControlPage::create(2);
+    CHECK(read_activity(page, 0) == CallActivity{});
+    auto first = begin(page, {.name = "first"}, 1);
+    auto second = begin(page, {.name = "second"}, 1);
+    REQUIRE(first);
+    REQUIRE(second);
+    first->add_wait(4ms);
+    second->add_wait(8ms);
+    FlightRecorder moved = std::move(*first);
+    moved.add_wait(0ms);
+    moved.add_wait(1ms);
+    CHECK(read_activity(page, 1) == CallActivity{.waited = 13ms});
+    CHECK(read_activity(page, 0).waited == 0ms);
+  }
+
   TEST_CASE("flight recorder: the end of an overwritten call does not change another call") {
     const auto page = ControlPage::create(1);
     auto recorder = begin(page, {.name = "long"});

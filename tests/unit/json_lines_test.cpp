@@ -132,6 +132,11 @@ TEST_SUITE("json lines") {
              "ranks":[{"rank":3,"doing":"stopped"}],"action":"restart",
              "lacks_restarts":false})"},
         {HangEnded{1, 42}, R"({"event":"hang_ended","attempt":1,"seconds":42.0})"},
+        {SlowRankDetected{
+             .attempt = 1, .rank = 3, .factor = 1.5, .seconds = 10, .doing = "computes"},
+         R"({"event":"slow_rank_detected","attempt":1,"rank":3,"factor":1.5,"seconds":10.0,
+             "doing":"computes"})"},
+        {SlowRankRecovered{1, 3}, R"({"event":"slow_rank_recovered","attempt":1,"rank":3})"},
         {CollectiveStalled{.attempt = 1,
                            .stalled = {.group = "default",
                                        .number = 3,

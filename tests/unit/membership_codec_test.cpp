@@ -79,7 +79,7 @@ const std::vector<NodeMessage> kFromNodes = {
          .last_round = 5,
          .restarts_used = 1,
          .probe = {.host = "10.0.0.1", .port = 40'000}},
-    Heartbeat{77, 3, std::chrono::milliseconds(4000)},
+    Heartbeat{77, 3, {std::chrono::milliseconds(4000), 1000}},
     WorkersFailing{3, "rank 1 is dying", true},
     WorkersEnded{
         .round = 3, .not_started = "x", .failures = {kFailure, kFailure}, .flights = {kFlights}},
@@ -90,7 +90,7 @@ const std::vector<NodeMessage> kFromNodes = {
 const std::vector<CoordinatorMessage> kFromCoordinator = {
     Welcome{std::chrono::milliseconds(1500), "odd"},
     Refused{"no", "{}"},
-    HeartbeatAnswer{78, 3, std::chrono::milliseconds(5000)},
+    HeartbeatAnswer{78, 3, {std::chrono::milliseconds(5000)}},
     Waiting{"1 node"},
     Waiting{"a cannot reach b", true},
     Probe{.number = 7,

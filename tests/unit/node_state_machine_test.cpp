@@ -80,23 +80,25 @@ TEST_SUITE("node state machine") {
     CHECK(std::get<Join>(sent[0].message).since_round == 1s);
   }
 
-  TEST_CASE("node: heartbeats contain the longest wait of the ranks until the workers end") {
+  TEST_CASE("node: heartbeats contain the activity of the ranks until the workers end") {
     auto part = running();
-    const auto wait_sent_at = [&part](int now) {
+    const auto sent_at = [&part](int now) {
       const auto sent = of<Send>(part.apply(NodeTimePassed{}, at(now)));
-      return sent.empty() ? -1 : std::get<Heartbeat>(sent[0].message).ranks_wait.count();
+      return sent.empty() ? std::nullopt
+                          : std::optional(std::get<Heartbeat>(sent[0].message).activity);
     };
-    part.apply(OwnRanksWait{3s}, at(100));
-    CHECK(wait_sent_at(510) == 3000);
-    CHECK(of<NoteOthersWait>(
-              part.apply(MessageReceived{HeartbeatAnswer{1, kRound.round + 1, 4s}}, at(515)))
+    const RankActivity own{3s, 800}, others{4s, 700};
+    part.apply(OwnActivity{own}, at(100));
+    CHECK(sent_at(510) == own);
+    CHECK(of<NoteActivity>(
+              part.apply(MessageReceived{HeartbeatAnswer{1, kRound.round + 1, others}}, at(515)))
               .empty());
-    const auto noted = of<NoteOthersWait>(
-        part.apply(MessageReceived{HeartbeatAnswer{1, kRound.round, 4s}}, at(520)));
+    const auto noted = of<NoteActivity>(
+        part.apply(MessageReceived{HeartbeatAnswer{1, kRound.round, others}}, at(520)));
     REQUIRE(noted.size() == 1);
-    CHECK(noted[0].time == 4s);
+    CHECK(noted[0].activity == others);
     part.apply(OwnWorkersEnded{.have_succeeded = true}, at(600));
-    CHECK(wait_sent_at(1010) == 0);
+    CHECK(sent_at(1010) == RankActivity{});
   }
 
   TEST_CASE("node: a refused connection is retried until the join timeout") {

@@ -70,6 +70,18 @@ TEST_SUITE("event text") {
     CHECK(line_for(HangEnded{1, 42}).message == "the workers have continued after 42.0 s");
   }
 
+  TEST_CASE("event text: a slow rank is named with its factor and how it spends its time") {
+    SlowRankDetected slow{.attempt = 1, .rank = 3, .factor = 1.314, .seconds = 10};
+    CHECK(line_for(slow).message ==
+          "rank 3 is slow: takes 1.31 times as long between collectives as the median rank, for "
+          "10.0 s");
+    slow.doing = "computes";
+    CHECK(line_for(slow).message ==
+          "rank 3 is slow: takes 1.31 times as long between collectives as the median rank, for "
+          "10.0 s; computes");
+    CHECK(line_for(SlowRankRecovered{1, 3}).message == "rank 3 is as fast as the others again");
+  }
+
   TEST_CASE("event text: the exit of a worker killed for a hang mentions the hang") {
     WorkerExited exited;
     exited.rank = 3;

@@ -74,6 +74,14 @@ void CallLog::end(std::uint64_t flight) noexcept {
   if (recorder_) recorder_->end(flight, FlightState::done);
 }
 
+std::chrono::nanoseconds CallLog::begin_wait() const noexcept {
+  return recorder_ ? control::tick_time() : std::chrono::nanoseconds(0);
+}
+
+void CallLog::add_wait(std::chrono::nanoseconds begin) noexcept {
+  if (recorder_) recorder_->add_wait(control::tick_time() - begin);
+}
+
 std::exception_ptr CallLog::fail(const Operation& operation, std::uint64_t flight,
                                  const std::exception_ptr& failure) noexcept {
   has_failed_ = true;

@@ -1,6 +1,6 @@
 // Records the calls of a process group in the worker's flight recorder, if there is one, and adds
 // the failed call to errors caused by other ranks. Functions are called from any thread, but one at
-// a time; the recorded calls may overlap.
+// a time, except those for waits; the recorded calls may overlap.
 #pragma once
 
 #include "rendezvous/control/flight_recorder.hpp"
@@ -9,6 +9,7 @@
 #include <ddprun/peer_failed.hpp>
 #include <ddprun/worker_env.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -31,6 +32,13 @@ class CallLog {
   /// Returns the number of the call, for end() or fail().
   std::uint64_t enter(const Operation& operation, Deadline::Clock::time_point now) noexcept;
   void end(std::uint64_t flight) noexcept;
+
+  /// Returns the time at which a wait for a call begins, for add_wait(). Does not read the clock
+  /// without a flight recorder.
+  std::chrono::nanoseconds begin_wait() const noexcept;
+  /// Records a wait that ends at the call.
+  void add_wait(std::chrono::nanoseconds begin) noexcept;
+
   /// Returns the exception for the caller: a PeerFailed with the call added, or `failure`.
   std::exception_ptr fail(const Operation& operation, std::uint64_t flight,
                           const std::exception_ptr& failure) noexcept;

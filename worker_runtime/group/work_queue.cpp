@@ -133,6 +133,8 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
   require_own_process();
   Lock lock(mutex_);
   const OwnWait own_wait(own_waiter_, work.caller);
+  std::optional<std::chrono::nanoseconds> begin;
+  if (!is_stopping_) begin = log_.begin_wait();
   for (int polls = 0; !work.is_done;) {
     // A thread with less time than collective_timeout must not run a collective.
     const bool may_run = deadline.is_never() || deadline.remaining() > options_.collective_timeout;
@@ -147,6 +149,8 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
       throw_timeout(work, deadline);
     }
   }
+  // The communication thread ends the log once the queue is stopping.
+  if (begin && !is_stopping_) log_.add_wait(*begin);
 }
 
 void WorkQueue::hold(const Work::State& work, void* stream) {

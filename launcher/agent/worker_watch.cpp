@@ -1,9 +1,10 @@
-#include "launcher/agent/hang_watch.hpp"
+#include "launcher/agent/worker_watch.hpp"
 
 #include "launcher/process/kernel_wait.hpp"
 #include "launcher/process/waiting_code.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <string>
 #include <utility>
@@ -42,6 +43,25 @@ std::string describe_state(HangCondition condition, const WorkerSample& worker) 
   return {};
 }
 
+std::string percent_of_time(double part) {
+  return std::to_string(std::lround(100 * part)) + " % of the time";
+}
+
+/// Returns an empty text if the phase is unknown.
+std::string describe_phase(const SlowRank& slow, const WorkerSample& worker) {
+  switch (slow.phase) {
+    case SlowRank::Phase::unknown:
+      return {};
+    case SlowRank::Phase::computes:
+      return "computes";
+    case SlowRank::Phase::queued:
+      return "waits for a CPU " + percent_of_time(slow.part);
+    case SlowRank::Phase::sleeps:
+      return "sleeps " + percent_of_time(slow.part) + wait_text(worker);
+  }
+  return {};
+}
+
 std::vector<MissingRank> describe_ranks(const HangFinding& finding,
                                         const std::vector<WorkerSample>& workers) {
   std::vector<MissingRank> ranks;
@@ -56,35 +76,37 @@ std::vector<MissingRank> describe_ranks(const HangFinding& finding,
 
 }  // namespace
 
-HangWatch::HangWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
-                     const HangDetector::Settings& settings, Listener listener)
+WorkerWatch::WorkerWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
+                         const HangDetector::Settings& settings, Listener listener)
     : executor_(executor),
       group_(group),
       detector_(settings),
+      slow_ranks_(settings.other_ranks),
       listener_(std::move(listener)),
       has_other_ranks_(settings.other_ranks > 0),
       timer_(executor) {
   start_timer();
 }
 
-void HangWatch::start_timer() {
+void WorkerWatch::start_timer() {
   timer_.start(RunClock::now() + HangDetector::kPeriod, [this] { observe(); });
 }
 
-void HangWatch::observe() {
+void WorkerWatch::observe() {
   auto workers = group_.sample(detector_.needs_details());
   add_waiting_code(workers);
   const auto late = [this] { return late_ranks(find_stalled_collectives(group_.flights())); };
   const auto finding = detector_.observe(RunClock::now(), workers, late);
   start_timer();
-  note_wait(detector_.ranks_wait(workers));
+  report_slow_ranks(workers);
+  note({.wait = detector_.ranks_wait(workers), .work_share = slow_ranks_.work_share()});
   // Last, since the callback may destroy this object.
   if (finding && !is_stopped_) listener_.on_finding(*finding, describe_ranks(*finding, workers));
 }
 
 /// Inspects workers that sleep, once for each sleep and one group at a time, since a worker can
 /// block the inspection without limit.
-void HangWatch::add_waiting_code(std::vector<WorkerSample>& workers) {
+void WorkerWatch::add_waiting_code(std::vector<WorkerSample>& workers) {
   const auto inspected = std::make_shared<std::vector<WorkerSample>>();
   for (auto& worker : workers) {
     if (worker.activity.calls != 0 || worker.state != 'S' || !worker.run_time) continue;
@@ -116,15 +138,28 @@ void HangWatch::add_waiting_code(std::vector<WorkerSample>& workers) {
   }
 }
 
-void HangWatch::note_wait(std::chrono::milliseconds time) {
-  if (has_other_ranks_ && listener_.on_wait && std::exchange(wait_, time) != time)
-    listener_.on_wait(time);
+void WorkerWatch::report_slow_ranks(const std::vector<WorkerSample>& workers) {
+  for (const auto& slow : slow_ranks_.observe(RunClock::now(), workers)) {
+    const auto worker = std::find_if(workers.begin(), workers.end(),
+                                     [&](const auto& sample) { return sample.rank == slow.rank; });
+    listener_.on_slow_rank(slow, describe_phase(slow, *worker));
+  }
 }
 
-void HangWatch::stop() {
+void WorkerWatch::set_others_activity(const membership::RankActivity& activity) {
+  detector_.set_others_wait(activity.wait);
+  slow_ranks_.set_run_share(activity.work_share);
+}
+
+void WorkerWatch::note(const membership::RankActivity& activity) {
+  if (has_other_ranks_ && listener_.on_activity && std::exchange(activity_, activity) != activity)
+    listener_.on_activity(activity);
+}
+
+void WorkerWatch::stop() {
   is_stopped_ = true;
   timer_.cancel();
-  note_wait(std::chrono::milliseconds(0));
+  note({});
 }
 
 }  // namespace ddprun

@@ -1,7 +1,9 @@
-// Samples the workers of an attempt once a second and passes hangs on. Runs on the agent's thread.
+// Samples the workers of an attempt once a second and reports hangs and slow ranks. Runs on the
+// agent's thread.
 #pragma once
 
 #include "launcher/agent/hang_detector.hpp"
+#include "launcher/agent/slow_ranks.hpp"
 #include "launcher/process/background_search.hpp"
 #include "launcher/process/limit_timer.hpp"
 #include "launcher/process/worker_group.hpp"
@@ -12,40 +14,47 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace ddprun {
 
-class HangWatch {
+class WorkerWatch {
  public:
   struct Listener {
     /// Receives a finding and a description of each of its ranks.
     std::function<void(const HangFinding&, std::vector<MissingRank>)> on_finding;
-    /// Receives HangDetector::ranks_wait() while it is not 0, and when it becomes 0. Called only if
-    /// other nodes have ranks.
-    std::function<void(std::chrono::milliseconds time)> on_wait;
+    /// Receives a change of a rank, and a description of the time in which it is slow; empty:
+    /// unknown.
+    std::function<void(const SlowRank&, std::string doing)> on_slow_rank;
+    /// Receives the activity of this node's ranks when it has changed. Called only if other nodes
+    /// have ranks.
+    std::function<void(const membership::RankActivity&)> on_activity;
   };
 
   /// Starts to watch. `group` outlives this object.
-  HangWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
-            const HangDetector::Settings& settings, Listener listener);
+  WorkerWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
+              const HangDetector::Settings& settings, Listener listener);
 
   void stop();
 
-  void set_others_wait(std::chrono::milliseconds time) { detector_.set_others_wait(time); }
+  /// Sets the last HeartbeatAnswer::activity.
+  void set_others_activity(const membership::RankActivity& activity);
 
  private:
   void start_timer();
   void observe();
   void add_waiting_code(std::vector<WorkerSample>& workers);
-  void note_wait(std::chrono::milliseconds time);
+  void report_slow_ranks(const std::vector<WorkerSample>& workers);
+  void note(const membership::RankActivity& activity);
 
   boost::asio::any_io_executor executor_;
   WorkerGroup& group_;
   HangDetector detector_;
+  SlowRankDetector slow_ranks_;
   Listener listener_;
   bool has_other_ranks_;
-  std::chrono::milliseconds wait_{0};  ///< last value given to listener_.on_wait
+  membership::RankActivity activity_;  ///< last value given to listener_.on_activity
   bool is_stopped_ = false;
   std::vector<WorkerSample> inspected_;       ///< with the code in which they waited
   std::unique_ptr<BackgroundSearch> search_;  ///< null unless samples are being inspected
