@@ -51,7 +51,7 @@ WorkerSpec to_file(WorkerSpec spec, StreamTarget target, const HeldPath& file) {
 }  // namespace
 
 TEST_SUITE("output router") {
-  TEST_CASE("output: lines of several workers are never mixed") {
+  TEST_CASE("output: lines of several workers are not mixed") {
     constexpr int kWorkers = 4, kLines = 2000;
     WorkerBench bench(kWorkers);
     std::vector<WorkerSpec> workers;
@@ -71,7 +71,7 @@ TEST_SUITE("output router") {
     CHECK(std::count(text.begin(), text.end(), '\n') == kWorkers * kLines);
   }
 
-  TEST_CASE("output: random bytes reach the file unchanged and separate from the console") {
+  TEST_CASE("output: random bytes reach the file unchanged") {
     WorkerBench bench;
     const auto source = bench.folder() / "source", copy = bench.folder() / "copy";
     auto spec = shell_worker(
@@ -111,7 +111,7 @@ TEST_SUITE("output router") {
     CHECK(count(bench.console(), "\n") == kWorkers);
   }
 
-  TEST_CASE("output: without a prefix the bytes of a single worker pass unchanged at once") {
+  TEST_CASE("output: bytes of a single worker without a prefix are printed unchanged at once") {
     WorkerBench bench;
     auto spec = shell_worker(
         0, "printf '\\r 1%%\\r 2%%'; head -c 3000000 /dev/zero; printf 'a\\n\\033[Ab'; sleep 1000");
@@ -124,7 +124,7 @@ TEST_SUITE("output router") {
     CHECK(bench.console() == expected);
   }
 
-  TEST_CASE("output: verbatim lines of several workers stay whole without insertions") {
+  TEST_CASE("output: verbatim lines of several workers stay whole") {
     constexpr int kWorkers = 3, kLines = 20;
     WorkerBench bench(kWorkers);
     std::vector<WorkerSpec> workers;
@@ -141,7 +141,7 @@ TEST_SUITE("output router") {
     CHECK(bench.console().size() == kWorkers * (kLines * 100'001 + 3));
   }
 
-  TEST_CASE("output: a line over 1 MiB is split on the console and whole in the file") {
+  TEST_CASE("output: a line over 1 MiB is split on the console but not in the file") {
     WorkerBench bench;
     const auto file = bench.folder() / "file";
     const auto spec = shell_worker(0, "head -c 17825792 /dev/zero | tr '\\0' x; echo");
@@ -152,7 +152,7 @@ TEST_SUITE("output router") {
     CHECK(count(bench.console(), "x") == 17'825'792);
   }
 
-  TEST_CASE("output: a prompt appears before its line ends") {
+  TEST_CASE("output: a prompt is shown before the line ends") {
     WorkerBench bench;
     bench.start({shell_worker(0, "printf 'really? '; sleep 1000")});
     bench.run_until([&] { return bench.console() == "[w0]:really? "; });
@@ -161,7 +161,7 @@ TEST_SUITE("output router") {
     CHECK(bench.console() == "[w0]:really? \n");
   }
 
-  TEST_CASE("output: a growing line appears before it ends") {
+  TEST_CASE("output: a growing line is shown before the line ends") {
     WorkerBench bench;
     bench.start({shell_worker(0, "while :; do printf .; sleep 0.01; done")});
     bench.run_until([&] { return bench.console().size() > 50; });
@@ -171,7 +171,7 @@ TEST_SUITE("output router") {
     CHECK(count(bench.console(), "[w0]:") == 1);
   }
 
-  TEST_CASE("output: a line interrupted by another worker continues under its prefix") {
+  TEST_CASE("output: a line interrupted by another worker continues with the prefix") {
     WorkerBench bench(2);
     const auto go = bench.folder() / "go", on = bench.folder() / "on";
     const auto wait_for = [](const fs::path& file) {
@@ -212,7 +212,7 @@ TEST_SUITE("output router") {
           "/dev/full: 300000 bytes of output are missing (No space left on device)");
   }
 
-  TEST_CASE("output: a log file that is not a regular file is an error with its name") {
+  TEST_CASE("output: a log file that is not a regular file is rejected with its name") {
     for (const bool is_link : {false, true}) {
       WorkerBench bench;
       const auto file = bench.folder() / "log";
@@ -228,7 +228,7 @@ TEST_SUITE("output router") {
     }
   }
 
-  TEST_CASE("output: a blocked log file stops neither worker nor agent and is reported") {
+  TEST_CASE("output: a blocked log file does not block worker or agent and is reported") {
     const TemporaryFolder folder;
     const auto file = folder.path() / "log";
     REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
@@ -280,7 +280,7 @@ TEST_SUITE("output router") {
     CHECK(received == 40'000'000);
   }
 
-  TEST_CASE("output: a log file that cannot be created is an error with its name") {
+  TEST_CASE("output: a log file that cannot be created is reported with its name") {
     WorkerBench bench;
     const auto spec = to_file(shell_worker(0, ""), StreamTarget::file, "/no/such/folder/log");
     const auto result = bench.try_start({spec});
@@ -374,7 +374,7 @@ TEST_SUITE("console") {
     std::unique_ptr<WorkerGroup> group;
   };
 
-  TEST_CASE("output: an unread console blocks no worker and the missing output is reported") {
+  TEST_CASE("output: an unread console does not block workers and lost output is reported") {
     SilentConsole console;
     const auto exited = console.run("yes 0123456789 | head -c 11000000");
     REQUIRE(exited.has_value());
@@ -389,7 +389,7 @@ TEST_SUITE("console") {
     CHECK(text.ends_with("the console did not accept them in time\n"));
   }
 
-  TEST_CASE("output: a closed console causes one warning and is no longer written to") {
+  TEST_CASE("output: a closed console causes one warning and no further writes") {
     SilentConsole console;
     ::close(std::exchange(console.pipe[0], -1));
     const auto exited = console.run("yes | head -c 1000000");

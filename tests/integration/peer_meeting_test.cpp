@@ -119,7 +119,7 @@ TEST_SUITE("peer meeting") {
     CHECK(do_meet(lower, higher));
   }
 
-  TEST_CASE("peer meeting: connections from other programs are closed and ranks still connect") {
+  TEST_CASE("peer meeting: ranks connect despite connections from other programs") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
     Hello of_another_version = make_hello(1, 0);
@@ -134,7 +134,7 @@ TEST_SUITE("peer meeting") {
     CHECK(do_meet(lower, higher));
   }
 
-  TEST_CASE("peer meeting: a caller without the key is rejected even with recorded messages") {
+  TEST_CASE("peer meeting: a caller that replays recorded messages without the key is rejected") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
     const auto hello = make_hello(1, 0);
@@ -158,7 +158,7 @@ TEST_SUITE("peer meeting") {
     CHECK(do_meet(lower, higher));
   }
 
-  TEST_CASE("peer meeting: later connections replace silent ones") {
+  TEST_CASE("peer meeting: a new connection replaces the oldest silent one beyond the limit") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
     std::vector<Socket> silent;
@@ -170,7 +170,7 @@ TEST_SUITE("peer meeting") {
     CHECK(do_meet(lower, higher));
   }
 
-  TEST_CASE("peer meeting: connections with a hello are kept until authenticated") {
+  TEST_CASE("peer meeting: connections that have sent a hello are kept until authenticated") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower);
     std::vector<Socket> callers;
@@ -189,7 +189,7 @@ TEST_SUITE("peer meeting") {
     CHECK(is_met);
   }
 
-  TEST_CASE("peer meeting: ranks dropped for a late hello connect again") {
+  TEST_CASE("peer meeting: a rank that was disconnected for a late hello connects again") {
     constexpr int kRanks = static_cast<int>(kUnauthenticatedMax) + 6;
     const Pair pair;
     const std::vector<PeerAddress> peers(kRanks + 1, pair.peers[0]);
@@ -213,7 +213,7 @@ TEST_SUITE("peer meeting") {
     CHECK(met == kRanks);
   }
 
-  TEST_CASE("peer meeting: retries stop at a listener that closes every connection") {
+  TEST_CASE("peer meeting: a listener that closes every connection is finally unreachable") {
     const Pair pair;
     Rank higher(1, pair.peers, pair.higher);
     higher.meeting.call(0);
@@ -225,7 +225,7 @@ TEST_SUITE("peer meeting") {
     CHECK(higher.meeting.unreachable().size() == 1);
   }
 
-  TEST_CASE("peer meeting: a listener without the key is not accepted as a rank") {
+  TEST_CASE("peer meeting: a listener without the key is rejected") {
     const Pair pair;
     Rank lower(0, pair.peers, pair.lower, kOtherKey);
     Rank higher(1, pair.peers, pair.higher);
@@ -235,7 +235,7 @@ TEST_SUITE("peer meeting") {
     CHECK(higher.meeting.unreachable()[0].why.find("not of this group") != std::string::npos);
   }
 
-  TEST_CASE("peer meeting: each address of a rank is tried and a failure names them all") {
+  TEST_CASE("peer meeting: all addresses of a rank are tried and named in the error") {
     Pair pair;
     pair.peers[0].addresses = {"nowhere", "127.0.0.1"};
     {

@@ -92,7 +92,7 @@ ProbeAddress closed_port() {
 }  // namespace
 
 TEST_SUITE("peer probe") {
-  TEST_CASE("peer probe: only peers that listen are reachable") {
+  TEST_CASE("peer probe: only peers that listen are reported reachable") {
     const Listening first;
     const Listening second;
     const auto closed = closed_port();
@@ -100,7 +100,7 @@ TEST_SUITE("peer probe") {
     CHECK(probe({}).empty());
   }
 
-  TEST_CASE("peer probe: a peer that does not respond in time is unreachable") {
+  TEST_CASE("peer probe: a peer that does not respond in time is reported unreachable") {
     const Listening peer;
     const Listening full(0);
     // Its queue has room for one; later connections get no response.
@@ -108,7 +108,7 @@ TEST_SUITE("peer probe") {
     CHECK(probe_silent({full.address(), peer.address()}) == Indices{0});
   }
 
-  TEST_CASE("peer probe: peers that this machine does not try to connect to are reachable") {
+  TEST_CASE("peer probe: a peer to which no connection is attempted counts as reachable") {
     CHECK(probe({{"127.0.0.1", 0}, {"", 1}, {"a name", 1}}).empty());
     boost::asio::io_context context(1);
     const auto closed = closed_port();
@@ -117,7 +117,7 @@ TEST_SUITE("peer probe") {
     CHECK(probe(context, {closed}).empty());
   }
 
-  TEST_CASE("peer probe: a peer is reachable if this process was stopped at the time limit") {
+  TEST_CASE("peer probe: a peer counts as reachable if this process missed the time limit") {
     const Listening full(0);
     CHECK(probe({full.address()}).empty());
     boost::asio::io_context context(1);
@@ -129,7 +129,7 @@ TEST_SUITE("peer probe") {
     CHECK(probe_silent({full.address()}) == Indices{0});
   }
 
-  TEST_CASE("peer probe: an agent is probed at the address by which other machines reach it") {
+  TEST_CASE("peer probe: an agent announces an address that other machines can reach") {
     boost::asio::io_context context(1);
     CHECK(ProbeListener(context.get_executor(), "127.0.0.1").address() == ProbeAddress{});
     CHECK(ProbeListener(context.get_executor(), "fe80::1%eth0").address() == ProbeAddress{});

@@ -149,7 +149,7 @@ bool is_unknown(const PeerUser& user) {
 }  // namespace
 
 TEST_SUITE("peer user") {
-  TEST_CASE("peer user: INET_DIAG and /proc return the user of a local client") {
+  TEST_CASE("peer user: INET_DIAG and /proc yield the user of a local client") {
     const bool has_other = can_be_other_user();
     for (const auto& route : kRoutes) {
       const bool is_ipv6 = std::string_view(route.listen_address).starts_with(':') ||
@@ -161,7 +161,7 @@ TEST_SUITE("peer user") {
     if (!has_other) skip("only root can make the sockets of another user");
   }
 
-  TEST_CASE("peer user: is unknown for a client that has reset its connection") {
+  TEST_CASE("peer user: the user of a client that has reset the connection is unknown") {
     const auto listener = listen_at("127.0.0.1");
     auto client = connect_to("127.0.0.1", port_of(listener.get()));
     const auto server = accept_from(listener);
@@ -171,7 +171,7 @@ TEST_SUITE("peer user") {
     CHECK(is_unknown(users.of(server.get())));
   }
 
-  TEST_CASE("peer user: a listening socket at the client's port is not the client") {
+  TEST_CASE("peer user: a listening socket at the client's port is not taken for the client") {
     const auto listener = listen_at("127.0.0.1");
     // At an address of its own, where no other program uses the port.
     const std::string from = "127.7.7.7";

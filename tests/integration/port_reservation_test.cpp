@@ -46,9 +46,7 @@ int try_to_listen(std::uint16_t port, Reuse reuse) {
 }  // namespace
 
 TEST_SUITE("port reservation") {
-  TEST_CASE(
-      "port reservation: a process with SO_REUSEADDR can listen at a reserved port "
-      "repeatedly") {
+  TEST_CASE("port reservation: a process with SO_REUSEADDR can listen at a reserved port") {
     const PortReservation reservation(0);
     CHECK(reservation.port() != 0);
     CHECK(try_to_listen(reservation.port(), Reuse::yes) == 0);
@@ -65,7 +63,7 @@ TEST_SUITE("port reservation") {
     CHECK(try_to_listen(port, Reuse::no) == 0);
   }
 
-  TEST_CASE("port reservation: fails at a port in use and names the process") {
+  TEST_CASE("port reservation: the error for a port in use names the process") {
     const auto listener = ddprun::open_listener({.host = "127.0.0.1", .port = 0});
     std::string message;
     try {
@@ -80,7 +78,7 @@ TEST_SUITE("port reservation") {
     ::close(listener.fd);
   }
 
-  TEST_CASE("port reservation: names the process even if its descriptors are unreadable") {
+  TEST_CASE("port reservation: the process is named even if its descriptors are unreadable") {
     RankProcesses ranks(1, [](int) -> std::string {
       if (::geteuid() == 0) become_user(kOtherUser);
       if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) throw std::runtime_error("prctl");

@@ -41,9 +41,7 @@ bool gdb_can_call(const StacksTaken& taken) {
 }  // namespace
 
 TEST_SUITE("stacks of Python workers") {
-  TEST_CASE(
-      "Python stacks: a C function that blocks shows its frames before SIGKILL without a "
-      "core") {
+  TEST_CASE("Python stacks: a process that blocks in C prints frames before SIGKILL") {
     TraceTarget target({.when = StacksWhen::kill});
     target.start_python();
     target.bench.group().stop(SIGTERM, 100ms);
@@ -61,7 +59,7 @@ TEST_SUITE("stacks of Python workers") {
     CHECK_FALSE(exit.core_file);
   }
 
-  TEST_CASE("Python stacks: frames requested through gdb leave the process unaffected") {
+  TEST_CASE("Python stacks: printing frames through gdb does not affect the process") {
     if (!fs::exists(kGdb)) return;
     for (const bool by_shell : {false, true}) {
       CAPTURE(by_shell);
@@ -90,7 +88,7 @@ TEST_SUITE("stacks of Python workers") {
     }
   }
 
-  TEST_CASE("Python stacks: a process with another user prints its frames through gdb") {
+  TEST_CASE("Python stacks: a process of another user prints frames through gdb") {
     if (!fs::exists(kGdb)) return;
     if (::geteuid() != 0 || !fs::exists("/usr/bin/setpriv")) {
       MESSAGE("only root can start a worker of another user, by setpriv");
@@ -110,7 +108,7 @@ TEST_SUITE("stacks of Python workers") {
     CHECK(process_state(target.pid).letter == 'S');
   }
 
-  TEST_CASE("Python stacks: without exported functions the frames come from faulthandler") {
+  TEST_CASE("Python stacks: faulthandler prints the frames if Python exports no functions") {
     if (!fs::exists(kGdb)) return;
     const TemporaryFolder folder;
     TraceTarget target({.when = StacksWhen::kill,
@@ -129,7 +127,7 @@ TEST_SUITE("stacks of Python workers") {
     }
   }
 
-  TEST_CASE("Python stacks: a process without faulthandler is reported as such") {
+  TEST_CASE("Python stacks: a disabled faulthandler is reported") {
     if (!fs::exists(kGdb)) return;
     const TemporaryFolder folder;
     TraceTarget target({.when = StacksWhen::never,
@@ -153,7 +151,7 @@ TEST_SUITE("stacks of Python workers") {
     CHECK(contains(taken.problems[0], "pip install py-spy"));
   }
 
-  TEST_CASE("Python stacks: a signal ends Python instead of its parent shell") {
+  TEST_CASE("Python stacks: the signal is sent to Python instead of its parent shell") {
     TraceTarget target({.when = StacksWhen::kill});
     target.start_python_by_shell();
     target.bench.group().stop(SIGTERM, 100ms);
@@ -171,7 +169,7 @@ TEST_SUITE("stacks of Python workers") {
     CHECK(is_alive(target.pid));
   }
 
-  TEST_CASE("Python stacks: a process that a signal would end shows its frames instead") {
+  TEST_CASE("Python stacks: a process that SIGTERM would end prints frames instead") {
     TraceTarget target({.when = StacksWhen::stop});
     target.start({kPython, "-c",
                   "import sys, time\n"

@@ -67,7 +67,7 @@ class UmaskOf {
 }  // namespace
 
 TEST_SUITE("run folder") {
-  TEST_CASE("run folder: is private and subfolders and --log_dir follow the umask") {
+  TEST_CASE("run folder: the folder is private and subfolders and --log_dir follow the umask") {
     const UmaskOf mask(0022);
     const TemporaryFolder folder;
     const auto logs = folder.path() / "new" / "logs";
@@ -82,7 +82,7 @@ TEST_SUITE("run folder") {
     CHECK(mode_of(temporary.path()) == 0700);
   }
 
-  TEST_CASE("run folder: files stay in the opened folders after those are replaced") {
+  TEST_CASE("run folder: files are created in the opened folders even if they were replaced") {
     const TemporaryFolder folder;
     const auto other = folder.path() / "other";
     fs::create_directory(other);
@@ -116,7 +116,7 @@ TEST_SUITE("run folder") {
     CHECK(fs::is_empty(other));
   }
 
-  TEST_CASE("run folder: symbolic links in --log_dir are followed until its creation") {
+  TEST_CASE("run folder: symbolic links in --log_dir are followed only when it is created") {
     const TemporaryFolder folder;
     const auto first = folder.path() / "first", second = folder.path() / "second";
     for (const auto& path : {first, second}) fs::create_directory(path);
@@ -149,7 +149,7 @@ TEST_SUITE("run folder") {
     }
   }
 
-  TEST_CASE("run folder: a folder that replaced the temporary one is not removed") {
+  TEST_CASE("run folder: a folder that replaced the temporary folder is not removed") {
     const TemporaryFolder folder;
     const auto precious = folder.path() / "precious";
     fs::create_directories(precious / "attempt_0/0");
@@ -172,7 +172,7 @@ TEST_SUITE("run folder") {
     CHECK(fs::is_empty(folder.path() / "moved"));
   }
 
-  TEST_CASE("run folder: created folders are removed if no worker started") {
+  TEST_CASE("run folder: created folders are removed if no worker was started") {
     const TemporaryFolder folder;
     {
       RunFolder run(plan_with(folder.path() / "new" / "logs"));
@@ -227,7 +227,7 @@ TEST_SUITE("run folder") {
     CHECK(fs::exists(folder.path() / "logs/run_random/attempt_0/0"));
   }
 
-  TEST_CASE("run folder: a folder of another user is not used") {
+  TEST_CASE("run folder: an existing folder of another user is rejected") {
     if (::geteuid() != 0) {
       MESSAGE("skipped: the user is not root");
       return;

@@ -122,7 +122,7 @@ TEST_SUITE("run") {
     }
   }
 
-  TEST_CASE("run: a single node reports all started attempts whenever a signal arrives") {
+  TEST_CASE("run: a single node reports all started attempts after a signal at any time") {
     constexpr int kStepsMax = 40;
     for (int steps = 0; steps < kStepsMax; ++steps) {
       CAPTURE(steps);
@@ -136,7 +136,7 @@ TEST_SUITE("run") {
     }
   }
 
-  TEST_CASE("run: a single node that does not wait for its workers reports their attempt") {
+  TEST_CASE("run: a single node counts an attempt even if it does not wait for the workers") {
     Node node(only_node_plan());
     node.run_until([&] { return node.events().worker.has_value(); });
     node.run().stop(SIGTERM, true);
@@ -147,7 +147,7 @@ TEST_SUITE("run") {
     CHECK(finished.attempts == 1);
   }
 
-  TEST_CASE("run: an agent that cannot continue ends after its workers") {
+  TEST_CASE("run: an agent that fails ends only after its workers") {
     const FreePort port;
     Node node(host_plan(port, 1));
     node.run_until([&] { return node.events().worker.has_value(); });

@@ -81,8 +81,7 @@ Run run_worker(const std::string& how, const ControlPage* page = nullptr,
 }  // namespace
 
 TEST_SUITE("run_worker") {
-  TEST_CASE(
-      "run_worker: an exception is recorded in torchelastic's form and ends with exit code 1") {
+  TEST_CASE("run_worker: an exception is recorded in torchelastic's format with exit code 1") {
     const Run run = run_worker("exception");
     CHECK(run.exited_with(1));
     CHECK(run.message() == "std::runtime_error: no \"such\" layer\nat all");
@@ -92,7 +91,7 @@ TEST_SUITE("run_worker") {
     CHECK(run.files_left == 1);
   }
 
-  TEST_CASE("run_worker: the type of an error is omitted on stderr") {
+  TEST_CASE("run_worker: the type of a ddprun::Error is omitted on stderr") {
     struct Row {
       const char* how;
       int exit_code;
@@ -117,7 +116,7 @@ TEST_SUITE("run_worker") {
     }
   }
 
-  TEST_CASE("run_worker: a stack at the end of what() is not part of the message") {
+  TEST_CASE("run_worker: a stack at the end of what() is not recorded with the message") {
     const Run run = run_worker("libtorch");
     CHECK(run.message() == "std::runtime_error: sizes differ");
     CHECK(run.standard_error == "error: std::runtime_error: sizes differ\n");
@@ -127,7 +126,7 @@ TEST_SUITE("run_worker") {
           "uncaught exception: std::runtime_error: sizes differ");
   }
 
-  TEST_CASE("run_worker: the error file is not written through links") {
+  TEST_CASE("run_worker: symbolic links in place of the error file are not followed") {
     const TemporaryFolder folder;
     const auto target = folder.path() / "target";
     std::ofstream(target) << "text";
@@ -139,13 +138,13 @@ TEST_SUITE("run_worker") {
     CHECK(text == "text");
   }
 
-  TEST_CASE("run_worker: an exception of a nonstandard type is recorded") {
+  TEST_CASE("run_worker: an exception not derived from std::exception is recorded") {
     const Run run = run_worker("unknown");
     CHECK(run.exited_with(1));
     CHECK(run.message() == "exception of an unknown type");
   }
 
-  TEST_CASE("run_worker: a fatal signal is recorded with a stack and still kills the worker") {
+  TEST_CASE("run_worker: a fatal signal is recorded with a stack before it kills the worker") {
     for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
       CAPTURE(signal);
       const Run run = run_worker(std::to_string(signal));
@@ -162,7 +161,7 @@ TEST_SUITE("run_worker") {
     CHECK(run.message().starts_with("fatal signal SIGSEGV at address 0x7"));
   }
 
-  TEST_CASE("run_worker: an invalid memory access is recorded with its address") {
+  TEST_CASE("run_worker: an invalid memory access is recorded with the address") {
     const Run run = run_worker("access");
     CHECK(run.was_killed_by(SIGSEGV));
     CHECK(run.message() == "fatal signal SIGSEGV at address 0x1f0");
@@ -175,7 +174,7 @@ TEST_SUITE("run_worker") {
     CHECK(run.message() == "uncaught exception: std::runtime_error: in a thread");
   }
 
-  TEST_CASE("run_worker: a forked child and a success leave the error file unchanged") {
+  TEST_CASE("run_worker: a forked child or a successful worker writes no error file") {
     for (const char* how : {"child", "success"}) {
       const Run run = run_worker(how);
       CHECK(run.exited_with(0));
@@ -190,7 +189,7 @@ TEST_SUITE("run_worker") {
     CHECK(run.message().find("no slot for local rank 1") != std::string::npos);
   }
 
-  TEST_CASE("run_worker: the control page has the exit code or reports a death without one") {
+  TEST_CASE("run_worker: the exit code is announced in the control page unless killed") {
     const auto leaving = ControlPage::create(2);
     CHECK(run_worker("exit", &leaving).exited_with(7));
     CHECK(leaving.phase(1) == WorkerPhase::exiting);

@@ -67,7 +67,7 @@ class OtherUser {
 }  // namespace
 
 TEST_SUITE("secret file") {
-  TEST_CASE("secret file: has 32 to 4096 bytes without trailing newlines") {
+  TEST_CASE("secret file: a secret of 32 to 4096 bytes without trailing newlines is accepted") {
     const TemporaryFolder folder;
     const auto taken = [&](const std::string& bytes) {
       return objection(write(folder / "secret", bytes));
@@ -106,7 +106,7 @@ TEST_SUITE("secret file") {
     }
   }
 
-  TEST_CASE("secret file: only the user and root may own it") {
+  TEST_CASE("secret file: a file that belongs to another unprivileged user is rejected") {
     if (::geteuid() != 0) return;  // only root can change the owner of a file
     const TemporaryFolder folder;
     const auto path = write(folder / "secret", kGood);
@@ -152,7 +152,7 @@ TEST_SUITE("secret file") {
     std::filesystem::current_path(before);
   }
 
-  TEST_CASE("secret file: only regular files and links to them are read") {
+  TEST_CASE("secret file: only regular files and symbolic links to them are accepted") {
     const TemporaryFolder folder;
     CHECK(objection(folder / "absent") == "--secret_file=run.key: No such file or directory");
     CHECK(objection(folder.path()).find("is not a regular file") != std::string::npos);
@@ -164,7 +164,7 @@ TEST_SUITE("secret file") {
     CHECK(objection(folder / "link") == "");
   }
 
-  TEST_CASE("secret file: a new one has 32 random bytes in one line with mode 0600") {
+  TEST_CASE("secret file: a new file has mode 0600 and one line with 32 random bytes") {
     const TemporaryFolder folder;
     const mode_t before = ::umask(0);
     write_new_secret(folder / "one");
@@ -179,7 +179,7 @@ TEST_SUITE("secret file") {
     CHECK(one.bytes() != read_secret(folder / "two", "two").bytes());
   }
 
-  TEST_CASE("secret file: creation fails where other users could replace the file") {
+  TEST_CASE("secret file: creation is rejected where other users could replace the file") {
     const TemporaryFolder folder;
     const auto parent = folder / "parent";
     const auto path = parent + "/secret";
@@ -208,7 +208,7 @@ TEST_SUITE("secret file") {
     }
   }
 
-  TEST_CASE("secret file: creation never overwrites and leaves no partial file") {
+  TEST_CASE("secret file: creation does not overwrite a file or leave a partial one") {
     const TemporaryFolder folder;
     const auto path = write(folder / "secret", kGood);
     CHECK_THROWS_WITH_AS(

@@ -112,7 +112,7 @@ TEST_SUITE("spawn") {
     CHECK(std::string(text, static_cast<std::size_t>(got)) == "parent worker worker ");
   }
 
-  TEST_CASE("spawn: the first failure ends all workers and is thrown with its cause") {
+  TEST_CASE("spawn: the first failure ends all workers and is thrown") {
     CHECK(failure_of([](const WorkerEnv& env) {
             if (env.rank == 2) throw std::runtime_error("out of flour");
             ::pause();
@@ -127,7 +127,7 @@ TEST_SUITE("spawn") {
           }) == "spawn: rank 3 exited with code 7; 3, 7, 0");
   }
 
-  TEST_CASE("spawn: a worker that fails because of a peer is not the cause") {
+  TEST_CASE("spawn: a worker that failed because of a peer is not named in the error") {
     for (int victim = 0; victim < 4; ++victim) {
       CHECK(failure_of([&](const WorkerEnv& env) {
               auto group = ProcessGroup::create(env, small_group());
@@ -139,7 +139,7 @@ TEST_SUITE("spawn") {
     }
   }
 
-  TEST_CASE("spawn: a worker that exits while others wait is named") {
+  TEST_CASE("spawn: a worker that exits while others wait is named in the error") {
     const auto message = failure_of([](const WorkerEnv& env) {
       auto group = ProcessGroup::create(env, small_group());
       group.barrier().wait();
@@ -151,7 +151,7 @@ TEST_SUITE("spawn") {
         message);
   }
 
-  TEST_CASE("spawn: workers blocked in a collective get the reason of the failure") {
+  TEST_CASE("spawn: workers blocked in a collective get the reason for the failure") {
     Pipe output;
     Pipe ready;
     CHECK(failure_of([&](const WorkerEnv& env) {
@@ -184,7 +184,7 @@ TEST_SUITE("spawn") {
               options) == "spawn: rank 0 failed: std::runtime_error: enough; 0, 1, 0");
   }
 
-  TEST_CASE("spawn: a time limit ends and names workers that hang") {
+  TEST_CASE("spawn: workers that exceed the time limit are killed and named") {
     SpawnOptions options = quick();
     options.time_limit = 200ms;
     const auto message =
@@ -192,7 +192,7 @@ TEST_SUITE("spawn") {
     CHECK_MESSAGE(message.find("timeout: spawn: rank(s) 0, 1 had not ended after ") == 0, message);
   }
 
-  TEST_CASE("spawn: descendants of workers do not outlive them") {
+  TEST_CASE("spawn: descendants of workers do not outlive the workers") {
     Pipe held;
     spawn(
         [](const WorkerEnv&) {

@@ -55,7 +55,7 @@ std::vector<WorkerSpec> sleepers(int count, const std::string& script = "sleep 1
 }  // namespace
 
 TEST_SUITE("requests for stacks") {
-  TEST_CASE("stack requests: a run that stops does not wait for earlier requests") {
+  TEST_CASE("stack requests: a stop does not wait for earlier requests") {
     for (const auto when : {StacksWhen::stop, StacksWhen::kill}) {
       const TemporaryFolder folder;
       const auto tool = make_slow_tool(folder.path());
@@ -93,7 +93,7 @@ TEST_SUITE("requests for stacks") {
     CHECK(starts_of(tool) == 1);
   }
 
-  TEST_CASE("stack requests: requests during a capture are merged into one") {
+  TEST_CASE("stack requests: requests during a capture cause one further capture") {
     const TemporaryFolder folder;
     const auto tool = make_tool(folder.path(),
                                 "echo start >>$0.starts; until test -e $0.go; do sleep 0.01; done; "
@@ -110,7 +110,7 @@ TEST_SUITE("requests for stacks") {
     CHECK(starts_of(tool) == 2);
   }
 
-  TEST_CASE("stack requests: the agent is idle while workers wait for a tool slot") {
+  TEST_CASE("stack requests: the agent uses no CPU time while workers wait for a tool slot") {
     constexpr int kWorkers = static_cast<int>(ToolRunner::kToolsMax) + 4;
     const TemporaryFolder folder;
     const auto tool = make_slow_tool(folder.path());

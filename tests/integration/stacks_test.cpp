@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
 TEST_SUITE("stacks of workers") {
-  TEST_CASE("stacks: a worker with the runtime names the functions of all its threads") {
+  TEST_CASE("stacks: a worker with the runtime yields function names of all threads") {
     TraceTarget target({.when = StacksWhen::never});
     target.start_stuck("runtime");
     target.take_stacks();
@@ -48,7 +48,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(kept.rfind("wait_in_first_thread(") != kept.find("wait_in_first_thread("));
   }
 
-  TEST_CASE("stacks: a symbol reader that exceeds its deadline leaves stacks without names") {
+  TEST_CASE("stacks: stacks have no function names if the symbol reader exceeds its deadline") {
     const TemporaryFolder folder;
     const auto make_reader = [&](const std::string& script) {
       return make_tool(folder.path(), script);
@@ -111,7 +111,7 @@ TEST_SUITE("stacks of workers") {
     }
   }
 
-  TEST_CASE("stacks: where tracing is not permitted the kernel's data is reported") {
+  TEST_CASE("stacks: the kernel's data is reported if tracing is not permitted") {
     if (!fs::exists(kGdb)) return;
     TraceTarget target({.when = StacksWhen::never, .gdb = kGdb, .limits = kLongLimits});
     target.start_stuck("plain");
@@ -143,7 +143,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(target.bench.history().stacks.empty());
   }
 
-  TEST_CASE("stacks: SIGKILL does not wait for a running tool") {
+  TEST_CASE("stacks: SIGKILL is not delayed by a running tool") {
     for (const auto mode : {ContainmentMode::automatic, ContainmentMode::marker}) {
       const TemporaryFolder folder;
       TraceTarget target({.when = StacksWhen::kill,
@@ -232,7 +232,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(most <= ToolRunner::kToolsMax);
   }
 
-  TEST_CASE("stacks: a delayed tool inspects the selected process or does not start") {
+  TEST_CASE("stacks: a delayed tool does not inspect another process than the selected one") {
     const TemporaryFolder folder;
     const auto tool = make_tool(folder.path(),
                                 "cd $(dirname $0); echo \"$*\" >>calls; while [ ! -e go ]; do "
@@ -286,7 +286,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(calls_for(child_of(wrapper)) == 1);
   }
 
-  TEST_CASE("stacks: without a tool the kernel's data is reported") {
+  TEST_CASE("stacks: the kernel's data is reported if no tool is installed") {
     TraceTarget target({.when = StacksWhen::kill});
     target.start_stuck("plain");
     target.bench.group().stop(SIGTERM, 10ms);
@@ -296,7 +296,7 @@ TEST_SUITE("stacks of workers") {
     CHECK(target.bench.history().killed.size() == 1);
   }
 
-  TEST_CASE("stacks: the attempt is marked as over after its stacks are captured") {
+  TEST_CASE("stacks: the attempt is aborted only after its stacks have been captured") {
     TraceTarget target({.when = StacksWhen::stop});
     auto page = control::ControlPage::attach(::dup(target.bench.control_page_fd()), 0);
     target.start_stuck("plain");

@@ -32,7 +32,7 @@ bool has_cgroups() {
 }  // namespace
 
 TEST_SUITE("stale runs") {
-  TEST_CASE("stale runs: a start ends processes left by a killed agent and guardian") {
+  TEST_CASE("stale runs: a start kills processes left by a killed agent and guardian") {
     if (!has_cgroups()) return;
     const TemporaryFolder folder;
     const auto file = folder.path() / "grandchild";
@@ -50,8 +50,7 @@ TEST_SUITE("stale runs") {
     CHECK_FALSE(fs::exists(cgroup_of_run(agent.word)));
   }
 
-  TEST_CASE(
-      "stale runs: a run with a live agent is kept and one with a stopped guardian is ended") {
+  TEST_CASE("stale runs: a run whose guardian is stopped is ended unless its agent is alive") {
     if (!has_cgroups()) return;
     AgentProcess agent(ContainmentMode::cgroup, "sleep 1000");
     const auto deadline = Deadline::after(20s);
@@ -95,7 +94,7 @@ TEST_SUITE("stale runs") {
     cgroup->remove();
   }
 
-  TEST_CASE("stale runs: a start removes only temporary folders of ended runs from TMPDIR") {
+  TEST_CASE("stale runs: a start removes only the temporary folders of ended runs") {
     const TemporaryFolder parent;
     LaunchPlan plan;
     plan.temporary_directory = parent.path();
@@ -118,7 +117,7 @@ TEST_SUITE("stale runs") {
     }
   }
 
-  TEST_CASE("stale runs: a folder is unused while no process marks it as in use") {
+  TEST_CASE("stale runs: a folder is in use while any process holds the lock") {
     const TemporaryFolder parent;
     const auto folder = parent.path() / "folder";
     fs::create_directory(folder);

@@ -50,7 +50,7 @@ TEST_SUITE("store admission") {
                                       "admits all users"));
   }
 
-  TEST_CASE("store admission: the user is checked before the other protocol of a shared port") {
+  TEST_CASE("store admission: the user is checked even for the other protocol of a shared port") {
     if (!can_be_other_user()) return skip("only root can make the sockets of another user");
     std::atomic<int> handed_over = 0;
     TestStore store(
@@ -85,7 +85,7 @@ TEST_SUITE("store admission") {
     CHECK(store.stats().unauthorized == 0);
   }
 
-  TEST_CASE("store admission: admitted users are served at any address") {
+  TEST_CASE("store admission: admitted users are served even at other addresses") {
     if (!can_be_other_user()) return skip("only root can make the sockets of another user");
     TestStore store({.admits_user = [](uid_t user) { return user == kOtherUser; },
                      .admits_address = [](const std::string&) { return false; }});
@@ -93,13 +93,13 @@ TEST_SUITE("store admission") {
     CHECK(connect_as(kOtherUser + 1, store.endpoint()).is_closed_by_server());
   }
 
-  TEST_CASE("store admission: users are checked only if the owner requests it") {
+  TEST_CASE("store admission: users are not checked without admits_user") {
     if (!can_be_other_user()) return skip("only root can make the sockets of another user");
     TestStore store({.admits_user = {}});
     CHECK(is_served(connect_as(kOtherUser, store.endpoint())));
   }
 
-  TEST_CASE("store admission: addresses are checked for store clients only") {
+  TEST_CASE("store admission: only store clients are checked for their address") {
     TestStore store({.other_greeting = "agent",
                      .hand_over = [](int fd, std::string_view) { ::close(fd); },
                      .admits_user = {},
@@ -114,7 +114,7 @@ TEST_SUITE("store admission") {
     CHECK(store.stats().unauthorized == 1);
   }
 
-  TEST_CASE("store admission: clients at other addresses are disconnected and reported") {
+  TEST_CASE("store admission: clients at addresses that are not admitted are disconnected") {
     std::atomic<bool> is_admitted = false;
     TestStore store({.admits_user = {}, .admits_address = [&](const std::string& address) {
                        return address == "127.0.0.1" && is_admitted;

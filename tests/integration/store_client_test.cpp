@@ -41,7 +41,7 @@ bool contains(const Error& error, const std::string& text) {
 }  // namespace
 
 TEST_SUITE("store client") {
-  TEST_CASE("store client: each operation matches its documentation") {
+  TEST_CASE("store client: each operation behaves like documented") {
     TestStore server;
     Store store = server.connect();
     const std::vector<std::string> both = {"a", "b"};
@@ -76,7 +76,7 @@ TEST_SUITE("store client") {
     store.barrier("alone", 1, soon());
   }
 
-  TEST_CASE("store client: a get waits until another client sets the key") {
+  TEST_CASE("store client: get() waits until another client sets the key") {
     TestStore server;
     Store waiting = server.connect();
     std::string value;
@@ -87,7 +87,7 @@ TEST_SUITE("store client") {
     CHECK(value == "here");
   }
 
-  TEST_CASE("store client: a wait that times out names the key and leaves the client usable") {
+  TEST_CASE("store client: a client stays usable after wait() times out") {
     TestStore server;
     Store store = server.connect();
     const auto error = error_of([&] {
@@ -102,7 +102,7 @@ TEST_SUITE("store client") {
     CHECK(store.get("never", soon()) == "now");
   }
 
-  TEST_CASE("store client: binary values of any permitted size are returned unchanged") {
+  TEST_CASE("store client: binary values up to the size limit are returned unchanged") {
     TestStore server;
     Store store = server.connect();
     std::string value(8 * 1024 * 1024, '\0');

@@ -122,7 +122,7 @@ std::string name_of(const StoreEndpoint& endpoint) {
 }  // namespace
 
 TEST_SUITE("store outage") {
-  TEST_CASE("store outage: a server without free descriptors keeps its clients and accepts later") {
+  TEST_CASE("store outage: a server without free descriptors keeps serving its clients") {
     TestStore server;
     Store early = server.connect();
     const auto greeting = store_greeting() + store_request(wire::Ping{7});
@@ -142,7 +142,7 @@ TEST_SUITE("store outage") {
     CHECK(server.connect().add("n", 1, soon()) == 2);
   }
 
-  TEST_CASE("store outage: a client that connected without a free descriptor is served later") {
+  TEST_CASE("store outage: a connection is accepted once the server has a free descriptor") {
     TestStore server;
     const auto greeting = store_greeting() + store_request(wire::Ping{7});
     auto few = std::make_unique<FewDescriptors>(1);
@@ -175,7 +175,7 @@ TEST_SUITE("store outage") {
     CHECK(contains(message, "(0.2 s allowed)"));
   }
 
-  TEST_CASE("store outage: a server that accepts and never responds fails at the deadline") {
+  TEST_CASE("store outage: connecting to a server that never responds fails at the deadline") {
     const OwnPort port;
     port.listen();
     const std::string message = connect_error(port.endpoint(), Deadline::after(200ms));
@@ -184,7 +184,7 @@ TEST_SUITE("store outage") {
     CHECK(contains(message, "(0.2 s allowed)"));
   }
 
-  TEST_CASE("store outage: a server that stops responding fails each call at its deadline") {
+  TEST_CASE("store outage: a call to a server that stopped responding fails at the deadline") {
     TestStore server;
     Store store = server.connect();
     std::string message;

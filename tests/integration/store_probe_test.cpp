@@ -38,7 +38,7 @@ bool is_torchrun(const StoreEndpoint& endpoint, Deadline::Duration timeout = 20s
 }  // namespace
 
 TEST_SUITE("store probe") {
-  TEST_CASE("store probe: a torchrun of any version is recognised by the keys of its agents") {
+  TEST_CASE("store probe: torchrun agents of any version are recognised by their keys") {
     for (const std::string key :
          {"torch.rendezvous.job", "job/torchelastic/role_info0", "job/torchelastic/role_info/0"}) {
       TestStore store;
@@ -52,7 +52,7 @@ TEST_SUITE("store probe") {
     }
   }
 
-  TEST_CASE("store probe: a silent or closed port is not a torchrun") {
+  TEST_CASE("store probe: a silent or closed port is not reported like torchrun") {
     StoreEndpoint silent{.host = "127.0.0.1"};
     {
       const auto listener = open_listener(silent);

@@ -89,7 +89,7 @@ TEST_SUITE("store server") {
     CHECK(old_client.receive(9) == string("v"));
   }
 
-  TEST_CASE("store: a half-sent request does not delay other clients and completes later") {
+  TEST_CASE("store: a half-sent request does not delay other clients") {
     TestStore server;
     RawClient slow(server.endpoint());
     const std::string request = store_greeting() + store_request(wire::Set{"/slow", "value"});
@@ -101,7 +101,7 @@ TEST_SUITE("store server") {
     CHECK(busy.get("slow", soon()) == "value");
   }
 
-  TEST_CASE("store: invalid input closes only its own connection with a warning") {
+  TEST_CASE("store: invalid input closes only the sender's connection with a warning") {
     const std::string giant(8, '\x7f');
     const std::vector<std::pair<const char*, std::string>> rude = {
         {"an HTTP request", "GET / HTTP/1.1\r\nHost: store\r\n\r\n"},
@@ -142,7 +142,7 @@ TEST_SUITE("store server") {
     CHECK(server.warnings().empty());
   }
 
-  TEST_CASE("store: an invalid operation closes the connection of its client") {
+  TEST_CASE("store: an invalid operation closes the connection and changes nothing") {
     TestStore server;
     Store store = server.connect();
     set_now(store, "text", "abc");
@@ -153,7 +153,7 @@ TEST_SUITE("store server") {
     CHECK(any_contains(server.warnings(), "adds to /text, whose value is not a number"));
   }
 
-  TEST_CASE("store: the silent second connection of an old client stays open") {
+  TEST_CASE("store: the silent second connection of a legacy client stays open") {
     TestStore server;
     RawClient silent(server.endpoint());
     Store store = server.connect();
@@ -180,7 +180,7 @@ TEST_SUITE("store server") {
     CHECK(server.stats().connections == 1001);
   }
 
-  TEST_CASE("store: a connection over the limit is closed and later ones fit again") {
+  TEST_CASE("store: a connection beyond the limit is closed") {
     TestStore server({.connections_max = 2});
     RawClient first(server.endpoint());
     {
@@ -208,7 +208,7 @@ TEST_SUITE("store server") {
     CHECK(store.get("k", soon()).size() == 1 << 19);
   }
 
-  TEST_CASE("store: a queued request counts towards the limit of bytes") {
+  TEST_CASE("store: a queued request counts towards the byte limit") {
     constexpr std::size_t kBytes = 300 << 10;
     boost::asio::io_context io(1);
     ddprun::StoreServer server(io.get_executor(), {});
@@ -226,7 +226,7 @@ TEST_SUITE("store server") {
     server.stop();
   }
 
-  TEST_CASE("store: notifications of a large value are bounded and the setter is served") {
+  TEST_CASE("store: notifications of a large value are bounded and do not block the setter") {
     constexpr int kWatchers = 20;
     constexpr std::size_t kMax = 5 * wire::kValueBytesMax;
     TestStore server({.bytes_max = kMax});
@@ -279,7 +279,7 @@ TEST_SUITE("store server") {
     CHECK(value == "v");
   }
 
-  TEST_CASE("store: partially received requests count towards the limit of bytes") {
+  TEST_CASE("store: partially received requests count towards the byte limit") {
     TestStore server({.bytes_max = 100'000});
     RawClient greedy(server.endpoint());
     greedy.send(store_greeting() + "\x01" + string("/k") + number(1 << 20));
@@ -289,7 +289,7 @@ TEST_SUITE("store server") {
     CHECK(server.stats().bytes == 0);
   }
 
-  TEST_CASE("store: a new attempt has no keys or connections of the previous one") {
+  TEST_CASE("store: a new attempt has no keys or connections of the previous attempt") {
     TestStore server;
     Store old_client = server.connect();
     old_client.set("k", "old", soon());
@@ -314,7 +314,7 @@ TEST_SUITE("store server") {
     CHECK(server.stats().connections == 1);
   }
 
-  TEST_CASE("store: many attempts at one port leave nothing behind") {
+  TEST_CASE("store: many attempts at one port leave no connections or keys") {
     TestStore server;
     for (int attempt = 0; attempt < 20; ++attempt) {
       Store store = server.connect();
@@ -343,7 +343,7 @@ TEST_SUITE("store server") {
     }
   }
 
-  TEST_CASE("store: an address that is not local is rejected") {
+  TEST_CASE("store: listening at an address of another machine is rejected") {
     boost::asio::io_context context;
     for (const char* address : {"192.0.2.1", "no.such.host.invalid"}) {
       ddprun::StoreServerOptions options;
@@ -352,7 +352,7 @@ TEST_SUITE("store server") {
     }
   }
 
-  TEST_CASE("store: a stop without a running executor frees everything") {
+  TEST_CASE("store: stop() frees all connections even if the executor does not run") {
     boost::asio::io_context context;
     ddprun::StoreServer server(context.get_executor(), {});
     server.start();

@@ -43,7 +43,7 @@ TEST_SUITE("store turns") {
     CHECK(greedy.receive(900 * reply_bytes).size() < 10 * reply_bytes);
   }
 
-  TEST_CASE("store: a client that waits for many keys and leaves does not delay other clients") {
+  TEST_CASE("store: disconnecting during a wait for many keys does not delay other clients") {
     constexpr std::size_t kKeys = 40'000;
     boost::asio::io_context io(1);
     StoreServer server(io.get_executor(), {});

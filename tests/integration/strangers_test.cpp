@@ -156,7 +156,7 @@ constexpr std::size_t kPlaces = 64 + 2;
 }  // namespace
 
 TEST_SUITE("strangers") {
-  TEST_CASE("agents' port: a node with another secret is rejected and reported once") {
+  TEST_CASE("agents' port: a node with a wrong secret is rejected and reported once") {
     Rendezvous rendezvous(patient_settings());
     Agent stranger(rendezvous, kOther);
     stranger.join("x");
@@ -182,7 +182,7 @@ TEST_SUITE("strangers") {
     form_a_round(rendezvous);
   }
 
-  TEST_CASE("agents' port: silent connections replace the oldest silent ones and no node") {
+  TEST_CASE("agents' port: new connections replace only the oldest silent connections") {
     Rendezvous rendezvous(patient_settings());
     Agent first(rendezvous, kSecret);
     first.join("a");
@@ -205,7 +205,7 @@ TEST_SUITE("strangers") {
     CHECK(strangers[3].is_closed_by_server());
   }
 
-  TEST_CASE("agents' port: authenticated connections that do not join are limited") {
+  TEST_CASE("agents' port: the number of authenticated connections without a join is limited") {
     Rendezvous rendezvous(patient_settings());
     std::vector<Agent> silent;
     for (std::size_t i = 0; i < kPlaces + 1; ++i) {
@@ -230,7 +230,7 @@ TEST_SUITE("strangers") {
     CHECK(rendezvous.warnings().size() <= 10);  // 1, 2, 4, ... 512
   }
 
-  TEST_CASE("agents' port: late authentication or joining closes the connection with a report") {
+  TEST_CASE("agents' port: a connection that authenticates or joins too late is closed") {
     auto settings = patient_settings();
     settings.handshake_timeout = 300ms;
     settings.introduction_timeout = 300ms;
@@ -251,7 +251,7 @@ TEST_SUITE("strangers") {
     CHECK(warnings[1].starts_with(from + "prove that it knows this run's secret" + end));
   }
 
-  TEST_CASE("agents' port: a modified message closes the node's connection and the run continues") {
+  TEST_CASE("agents' port: a modified message closes only the connection of its node") {
     Rendezvous rendezvous(patient_settings());
     Agent node(rendezvous, kSecret);
     node.join("a");

@@ -70,7 +70,7 @@ TEST_SUITE("subgroups of processes") {
     }
   }
 
-  TEST_CASE("subgroups: members name a killed rank by its global rank") {
+  TEST_CASE("subgroups: a killed member is named by its rank in the default group") {
     for (const auto& setting : settings({{4}, {2, 2}})) {
       const StoreProcess store;
       RankProcesses ranks(4, [&](int rank) {
@@ -92,7 +92,7 @@ TEST_SUITE("subgroups of processes") {
     }
   }
 
-  TEST_CASE("subgroups: members name a stopped rank by its global rank at the deadline") {
+  TEST_CASE("subgroups: a stopped member is named by its rank in the default group") {
     for (const auto& setting : {Setting{{4}}, Setting{{2, 2}}}) {
       const StoreProcess store;
       RankProcesses ranks(4, [&](int rank) {
@@ -111,7 +111,7 @@ TEST_SUITE("subgroups of processes") {
     }
   }
 
-  TEST_CASE("subgroups: creation in a different order is reported on every backend") {
+  TEST_CASE("subgroups: creations in different orders are reported on every backend") {
     for (const auto& setting : settings({{3}, {1, 2}})) {
       const StoreProcess store;
       RankProcesses ranks(3, [&](int rank) {

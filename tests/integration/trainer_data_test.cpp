@@ -94,7 +94,7 @@ TEST_SUITE("trainer idx files") {
     }
   }
 
-  TEST_CASE("idx file: a damaged file is rejected with its name and the problem") {
+  TEST_CASE("idx file: a damaged file is rejected with the file name and the problem") {
     const ddprun::test::TemporaryFolder folder;
     struct Damaged {
       std::string bytes;
@@ -144,7 +144,7 @@ TEST_SUITE("trainer idx files") {
 }
 
 TEST_SUITE("trainer data folder") {
-  TEST_CASE("trainer data: the four files form a training and a test set") {
+  TEST_CASE("trainer data: training set and test set are read from four files") {
     const ddprun::test::TemporaryFolder folder;
     write_data_set(folder.path(), 3);
     const auto data = trainer::load_fashion_mnist(folder.path());
@@ -173,7 +173,7 @@ TEST_SUITE("trainer data folder") {
 }
 
 TEST_SUITE("trainer JSON lines") {
-  TEST_CASE("JSON lines: the file is appended to or truncated and errors name it") {
+  TEST_CASE("JSON lines: a file is appended to or truncated depending on the mode") {
     const ddprun::test::TemporaryFolder folder;
     const fs::path path = fs::path(folder.path()) / "lines";
     using trainer::JsonLines;

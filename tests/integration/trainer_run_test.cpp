@@ -135,7 +135,7 @@ TEST_SUITE("trainer runs") {
     CHECK(largest_distance(losses("120", "1"), losses("40", "3")) < 1e-5);
   }
 
-  TEST_CASE("trainer: a stopped and resumed run has the same result bits") {
+  TEST_CASE("trainer: a stopped and resumed run has bitwise the same result") {
     // With batch normalisation, momentum and an uneven last batch, so that all state is saved.
     const TemporaryFolder folder;
     const auto options = [&](const std::string& name) {
@@ -155,7 +155,7 @@ TEST_SUITE("trainer runs") {
     check_exactly_once(uses_of(folder / "parts", 3), 4);
   }
 
-  TEST_CASE("trainer: a graceful stop loses no step and the same command resumes") {
+  TEST_CASE("trainer: a run stopped by a signal loses no step and can be resumed") {
     const TemporaryFolder folder;
     // More epochs than fit into the test, so that the signal arrives before the end.
     Strings saved = {"--dataset=random", "--epochs=100000", "--metrics=" + (folder / "metrics"),
@@ -178,7 +178,7 @@ TEST_SUITE("trainer runs") {
     CHECK(losses_of(folder / "metrics") == losses);
   }
 
-  TEST_CASE("trainer: a run that cannot begin or resume reports the reason") {
+  TEST_CASE("trainer: a run that cannot start or resume reports the reason") {
     const TemporaryFolder folder;
     const std::string checkpoints = "--checkpoint_dir=" + (folder / "checkpoints");
     run(1, {"--dataset=random", "--max_steps=3", checkpoints});
@@ -204,7 +204,7 @@ TEST_SUITE("trainer runs") {
     }
   }
 
-  TEST_CASE("trainer: a failed write to standard output fails the run at its end") {
+  TEST_CASE("trainer: a failed write to standard output fails the run at the end") {
     const TemporaryFolder folder;
     const auto start = [](const std::string& options) {
       return run_program({"/bin/sh", "-c", in_bin("trainer") + options + " >/dev/full"});
@@ -218,7 +218,7 @@ TEST_SUITE("trainer runs") {
     CHECK(start(" --help").exit_code == 1);
   }
 
-  TEST_CASE("trainer: a run that ends within an epoch or has no steps left reports it") {
+  TEST_CASE("trainer: a run that ends within an epoch reports the number of steps") {
     const TemporaryFolder folder;
     const auto start = [&](const std::string& limit) {
       return run(1, {"--dataset=random", "--batch_norm", "--metrics=" + (folder / "metrics"),
@@ -232,7 +232,7 @@ TEST_SUITE("trainer runs") {
     CHECK(start("5").find("nothing is left to do") != std::string::npos);
   }
 
-  TEST_CASE("trainer: a second run waits for the checkpoint folder and then resumes") {
+  TEST_CASE("trainer: a second run waits for the first and resumes from the checkpoint") {
     const TemporaryFolder folder;
     const Strings arguments = command(
         1, {"--dataset=random", "--epochs=100000", "--checkpoint_dir=" + (folder / "checkpoints")});
@@ -252,7 +252,7 @@ TEST_SUITE("trainer runs") {
     CHECK(second.wait() == 128 + SIGTERM);
   }
 
-  TEST_CASE("trainer: the trace of each worker contains all its collectives") {
+  TEST_CASE("trainer: the trace of each worker contains all of the worker's collectives") {
     const TemporaryFolder folder;
     run(2, {"--dataset=random", "--model=toy", "--max_steps=5",
             "--trace_collectives=" + (folder / "trace.json")});
@@ -269,7 +269,7 @@ TEST_SUITE("trainer runs") {
     }
   }
 
-  TEST_CASE("trainer: the trace of a killed worker lacks only its closing bracket") {
+  TEST_CASE("trainer: the trace of a killed worker lacks only the closing bracket") {
     const TemporaryFolder folder;
     Program program(command(1, {"--dataset=random", "--model=toy", "--epochs=100000",
                                 "--trace_collectives=" + (folder / "trace.json")}));

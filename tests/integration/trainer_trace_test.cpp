@@ -51,7 +51,7 @@ Names collectives_of(const std::string& file) {
 }  // namespace
 
 TEST_SUITE("trainer traces") {
-  TEST_CASE("trainer trace: each bucket appears with the time that the step waited for it") {
+  TEST_CASE("trainer trace: each bucket is shown with the time that the step waited for it") {
     const TemporaryFolder folder;
     const auto result =
         run_program({in_bin("ddprun"), "--nproc_per_node=2", in_bin("trainer"), "--model=toy",
@@ -75,7 +75,7 @@ TEST_SUITE("trainer traces") {
     }
   }
 
-  TEST_CASE("trainer trace: the toy model has the documented sequence in both modes") {
+  TEST_CASE("trainer trace: the toy model's collectives match the golden files in both modes") {
     struct Case {
       const char* collectives;
       const char* file;

@@ -71,7 +71,7 @@ TEST_SUITE("waiting notice") {
                            "them to run one worker)"});
   }
 
-  TEST_CASE("waiting notice: a waiting rank reports that the store responds") {
+  TEST_CASE("waiting notice: the message states that the store responds") {
     const test::TestStore store;
     const auto lines = messages_of_rank(store.endpoint(), 4);
     REQUIRE_FALSE(lines.empty());
@@ -86,7 +86,7 @@ TEST_SUITE("waiting notice") {
     check_order(lines[0], {", which responds (from RANK"});
   }
 
-  TEST_CASE("waiting notice: a single rank logs none") {
+  TEST_CASE("waiting notice: a single rank logs no notice") {
     std::vector<std::string> lines;
     GroupOptions options;
     options.waiting_notice = Deadline::Duration(1);
@@ -95,7 +95,7 @@ TEST_SUITE("waiting notice") {
     CHECK(lines.empty());
   }
 
-  TEST_CASE("waiting notice: an unlimited interval disables it") {
+  TEST_CASE("waiting notice: an unlimited interval disables the notice") {
     const test::FreePort port;
     const StoreEndpoint nobody{.port = static_cast<std::uint16_t>(port.number())};
     CHECK(messages_of_rank(nobody, 2, Deadline::Duration::max(), 200ms).empty());

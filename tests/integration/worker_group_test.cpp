@@ -26,7 +26,7 @@ std::ptrdiff_t open_descriptors() {
 }  // namespace
 
 TEST_SUITE("worker group") {
-  TEST_CASE("worker group: successful workers are reported one by one") {
+  TEST_CASE("worker group: each successful worker is reported") {
     WorkerBench bench(3);
     const auto started = bench.start(
         {shell_worker(0, "exit 0"), shell_worker(1, "exit 0"), shell_worker(2, "echo done")});
@@ -42,7 +42,7 @@ TEST_SUITE("worker group") {
     CHECK(bench.sweep().empty());
   }
 
-  TEST_CASE("worker group: an exit code differs from the signal of the same number") {
+  TEST_CASE("worker group: an exit code is distinguished from the signal of the same number") {
     WorkerBench bench(2);
     bench.start({shell_worker(0, "exit 15"), shell_worker(1, "kill -TERM $$")});
     bench.run_to_end();
@@ -92,7 +92,7 @@ TEST_SUITE("worker group") {
     CHECK(bench.history().exit_of(0).was_stopped);
   }
 
-  TEST_CASE("worker group: a second and shorter grace period replaces the first") {
+  TEST_CASE("worker group: a second grace period that is shorter replaces the first") {
     WorkerBench bench;
     const auto ready = bench.folder() / "ready";
     bench.start({shell_worker(
@@ -130,7 +130,7 @@ TEST_SUITE("worker group") {
     CHECK(bench.history().exit_of(0).exit_code == 9);
   }
 
-  TEST_CASE("worker group: consecutive attempts share neither events nor descriptors") {
+  TEST_CASE("worker group: an attempt gets no events or descriptors of the previous attempt") {
     // The descriptors of an attempt reuse the numbers of the previous one while its events may
     // still be in the loop's queue.
     constexpr int kAttempts = 10, kWorkers = 8;
@@ -169,7 +169,7 @@ TEST_SUITE("worker group") {
     CHECK(open_descriptors() < descriptors_before + kAttempts / 2);
   }
 
-  TEST_CASE("worker group: destruction kills the workers") {
+  TEST_CASE("worker group: the destructor kills the workers") {
     pid_t pid = 0;
     {
       WorkerBench bench;

@@ -102,7 +102,7 @@ std::string elf_of_another_machine() {
 }  // namespace
 
 TEST_SUITE("worker process") {
-  TEST_CASE("worker process: starts with default signal handlers and an empty signal mask") {
+  TEST_CASE("worker process: signal handlers are reset and the signal mask is empty") {
     ::signal(SIGUSR1, SIG_IGN);
     sigset_t blocked, before;
     ::sigemptyset(&blocked);
@@ -117,7 +117,7 @@ TEST_SUITE("worker process") {
     CHECK(field_of(status, "SigCgt") == "0000000000000000");
   }
 
-  TEST_CASE("worker process: an unreadable exit status is a failure with a message") {
+  TEST_CASE("worker process: an unreadable exit status is reported like a failure") {
     WorkerBench bench;
     const auto go = bench.folder() / "go";
     bench.start({shell_worker(0, "while [ ! -e " + go.string() + " ]; do sleep 0.01; done")});
@@ -131,7 +131,7 @@ TEST_SUITE("worker process") {
     CHECK(exit.error_message == "its exit status is unknown: waitid: No child processes");
   }
 
-  TEST_CASE("worker process: inherits only its streams and the control page") {
+  TEST_CASE("worker process: only the streams and the control page are inherited") {
     const int leaked = ::open("/dev/zero", O_RDONLY);  // without close-on-exec
     WorkerBench bench;
     const auto list = output_of(bench, {"/bin/ls", "-l", "/proc/self/fd"});
@@ -143,7 +143,7 @@ TEST_SUITE("worker process") {
     CHECK(std::count(list.begin(), list.end(), '\n') == 6);
   }
 
-  TEST_CASE("worker process: leads a session and has a higher OOM score than the agent") {
+  TEST_CASE("worker process: each worker leads a session and has a raised OOM score") {
     WorkerBench bench;
     const auto started = bench.start({shell_worker(0, "sleep 1000")});
     CHECK(::getsid(started[0].pid) == started[0].pid);
@@ -154,7 +154,7 @@ TEST_SUITE("worker process") {
     CHECK(of_worker == std::min(own + 100, 1000));
   }
 
-  TEST_CASE("worker process: private memory keeps the OOM scores of agent and children") {
+  TEST_CASE("worker process: make_memory_private() does not change OOM scores") {
     RankProcesses ranks(1, [](int) -> std::string {
       if (::geteuid() == 0) become_user(kOtherUser);
       make_memory_private();
@@ -169,7 +169,7 @@ TEST_SUITE("worker process") {
     CHECK(ranks.wait(0).output == of_child + line(own) + of_child + line(own));
   }
 
-  TEST_CASE("worker process: runs on its assigned CPUs in its folder") {
+  TEST_CASE("worker process: a worker runs on the assigned CPUs in the assigned folder") {
     // A container may lack the first CPUs.
     cpu_set_t allowed;
     REQUIRE(::sched_getaffinity(0, sizeof(allowed), &allowed) == 0);
@@ -186,7 +186,7 @@ TEST_SUITE("worker process") {
           "Cpus_allowed_list:\t" + std::to_string(cpu) + "\n" + bench.folder().string() + "\n");
   }
 
-  TEST_CASE("worker process: the plan's environment overrides the agent's") {
+  TEST_CASE("worker process: variables of the plan override those of the agent") {
     ::setenv("KEPT", "1", 1);
     ::setenv("REPLACED", "1", 1);
     WorkerBench bench;
@@ -197,7 +197,7 @@ TEST_SUITE("worker process") {
     CHECK(bench.console() == "[w0]:1 2 3\n");
   }
 
-  TEST_CASE("worker process: signals to the agent do not disturb a start") {
+  TEST_CASE("worker process: signals to the agent do not affect a start") {
     struct sigaction handler {
     }, before{};
     handler.sa_handler = [](int) {};
@@ -219,7 +219,7 @@ TEST_SUITE("worker process") {
     CHECK(bench.history().exited.size() == 8);
   }
 
-  TEST_CASE("worker process: starts without clone3") {
+  TEST_CASE("worker process: a worker starts even if clone3() is not available") {
     boost::asio::io_context io;
     const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
     Containment containment;
@@ -293,7 +293,7 @@ TEST_SUITE("worker process") {
     }
   }
 
-  TEST_CASE("worker process: the cause of a failed start is named") {
+  TEST_CASE("worker process: a failed start is reported with the failed step") {
     auto spec = shell_worker(0, "");
     spec.arguments.push_back(std::string(1 << 20, 'x'));
     CHECK(failure_of(spec).message.find("too long") != std::string::npos);

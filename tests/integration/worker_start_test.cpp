@@ -43,7 +43,7 @@ bool logs_retry(const WorkerBench& bench) {
 }  // namespace
 
 TEST_SUITE("worker start") {
-  TEST_CASE("worker start: workers whose programs appear late join the running ones") {
+  TEST_CASE("worker start: a worker whose program is missing at first is started later") {
     WorkerBench bench(4);
     const auto first = absent_worker(bench, 0);
     const auto third = absent_worker(bench, 2);
@@ -85,7 +85,7 @@ TEST_SUITE("worker start") {
     CHECK(bench.history().exited.empty());
   }
 
-  TEST_CASE("worker start: opening log files is retried") {
+  TEST_CASE("worker start: opening a log file is retried") {
     WorkerBench bench;
     auto spec = shell_worker(0, "echo logged");
     spec.standard_output.target = StreamTarget::file;
@@ -100,7 +100,7 @@ TEST_SUITE("worker start") {
     CHECK(text == "logged");
   }
 
-  TEST_CASE("worker start: stop() during a pause leaves the missing workers unstarted") {
+  TEST_CASE("worker start: no missing worker starts after stop() during a pause") {
     WorkerBench bench(2);
     bool is_stopped = false;
     const auto result =
