@@ -30,7 +30,7 @@ std::vector<int> allowed_cpus() {
 }  // namespace
 
 TEST_SUITE("affinity") {
-  TEST_CASE("affinity: workers run on the CPUs of their lists and the map is reported") {
+  TEST_CASE("affinity: each worker runs on the CPUs of its list") {
     const auto cpus = allowed_cpus();
     const auto first = std::to_string(cpus.front()), last = std::to_string(cpus.back());
     const auto result =
@@ -42,7 +42,7 @@ TEST_SUITE("affinity") {
     CHECK(contains(result.output, "CPUs: rank"));
   }
 
-  TEST_CASE("affinity: shares are formed from the CPUs available to ddprun and its threads") {
+  TEST_CASE("affinity: only CPUs available to ddprun are shared among workers and threads") {
     const auto first = std::to_string(allowed_cpus().front());
     const auto result =
         run_program({"/usr/bin/taskset", "-c", first, in_bin("ddprun"), "--affinity=cores",
@@ -55,7 +55,7 @@ TEST_SUITE("affinity") {
     CHECK(contains(result.output, "[default1]:Cpus_allowed_list:\t" + first + "\n"));
   }
 
-  TEST_CASE("affinity: a dry run shows the CPUs of each worker and rejects missing ones") {
+  TEST_CASE("affinity: a dry run shows the CPUs of each worker and rejects unavailable ones") {
     const auto first = std::to_string(allowed_cpus().front());
     const auto shown =
         run_program({in_bin("ddprun"), "--dry_run", "--affinity=" + first, "/bin/true"});

@@ -16,7 +16,7 @@ using ddprun::test::launch;
 using ddprun::test::run_program;
 
 TEST_SUITE("agent store") {
-  TEST_CASE("agent store: workers with the runtime connect although rank 0 hosts PyTorch's store") {
+  TEST_CASE("agent store: workers with the runtime connect even if rank 0 hosts PyTorch's store") {
     const auto result =
         run_program({in_bin("ddprun"), "--nproc_per_node=2", "--agent_store=off", "trainer",
                      "--model=toy", "--dataset=random", "--max_steps=3"});
@@ -24,7 +24,7 @@ TEST_SUITE("agent store") {
     CHECK(contains(result.output, "[default0]:step 3 after"));
   }
 
-  TEST_CASE("agent store: MASTER_PORT is reserved and equal in all attempts") {
+  TEST_CASE("agent store: MASTER_PORT is the same in all attempts") {
     const auto result = run_program(launch({"--agent_store=off", "--max_restarts=1"},
                                            "echo $TORCHELASTIC_USE_AGENT_STORE $MASTER_PORT; exit "
                                            "$((1 - TORCHELASTIC_RESTART_COUNT))"));

@@ -59,7 +59,7 @@ class BadLine {
 }  // namespace
 
 TEST_SUITE("chaos") {
-  TEST_CASE("chaos: a slow connection only delays the run") {
+  TEST_CASE("chaos: a slow connection delays the run but starts no new round") {
     for (const auto fault : {Fault::delay, Fault::dribble}) {
       CAPTURE(static_cast<int>(fault));
       BadLine line("last_call_timeout=20,lease_timeout=10");
@@ -99,7 +99,7 @@ TEST_SUITE("chaos") {
     CHECK_FALSE(contains(line.other.output(), "restart 1"));
   }
 
-  TEST_CASE("chaos: a delayed leave message is still a leave") {
+  TEST_CASE("chaos: a node whose leave message is delayed counts as left instead of lost") {
     BadLine line("last_call_timeout=20,lease_timeout=10");
     REQUIRE(line.are_together());
     line.proxy.set(Fault::stall);

@@ -31,7 +31,7 @@ ProgramResult run_config(const ConfigFolder& config, std::vector<std::string> ar
 }  // namespace
 
 TEST_SUITE("configuration file") {
-  TEST_CASE("config: a file sets program and restarts and output and environment") {
+  TEST_CASE("config: program and output and environment are read from the file") {
     const ConfigFolder config(R"({
       "version": 1,
       "job": {"command": ["/bin/sh", "-c",
@@ -58,7 +58,7 @@ TEST_SUITE("configuration file") {
     CHECK(run_config(config, {"--no_python", "/bin/true"}).exit_code == 0);
   }
 
-  TEST_CASE("config: a node of a file is identified by its name and a dry run shows how") {
+  TEST_CASE("config: DDPRUN_NODE selects the node of a file") {
     const ConfigFolder config(R"({"version": 1, "job": {"command": ["/bin/true"]},
       "nodes": [{"name": "only", "nproc_per_node": 3}]})");
     const auto stranger = run_config(config);
@@ -163,7 +163,7 @@ TEST_SUITE("configuration file") {
     CHECK(contains(planned.output, "    GROUP_RANK=1\n"));
   }
 
-  TEST_CASE("config: an invalid file is reported with all problems and starts nothing") {
+  TEST_CASE("config: an invalid file is reported with all problems and no worker starts") {
     const ConfigFolder config(
         "{\"version\": 1,\n\"jobs\": {},\n\"restart\": {\"max_restarts\": -1}}");
     const auto result = run_config(config, {"/bin/echo", "started"});
@@ -173,7 +173,7 @@ TEST_SUITE("configuration file") {
     CHECK_FALSE(contains(result.output, "started\n"));
   }
 
-  TEST_CASE("config: an unreadable file is reported by its name") {
+  TEST_CASE("config: an unreadable file is reported with its name") {
     const TemporaryFolder folder;
     const auto with = [](const std::string& path) {
       return run_program({in_bin("ddprun"), "--config", path, "/bin/true"});
@@ -186,7 +186,7 @@ TEST_SUITE("configuration file") {
     CHECK(contains(with(folder / "long").output, "bytes; the limit is 1048576"));
   }
 
-  TEST_CASE("config: the example for one node runs") {
+  TEST_CASE("config: configs/single_node.json runs") {
     const TemporaryFolder folder;
     const auto run =
         "exec " + in_bin("ddprun") + " --config " DDPRUN_SOURCE_DIR "/configs/single_node.json";
@@ -197,7 +197,7 @@ TEST_SUITE("configuration file") {
     CHECK(std::filesystem::exists(folder / "logs"));
   }
 
-  TEST_CASE("config: its subcommands work and a program named config can be run") {
+  TEST_CASE("config: 'ddprun config' runs a subcommand and a program named config can be run") {
     const ConfigFolder config(R"({"version": 1, "defaults": {"nproc_per_node": 2}})");
     const auto ddprun = in_bin("ddprun");
     const auto checked = run_program({ddprun, "config", "check", config.file()});

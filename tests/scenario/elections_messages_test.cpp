@@ -10,7 +10,7 @@ namespace elections_messages_test {
 using namespace ddprun::test;
 
 TEST_SUITE("election messages") {
-  TEST_CASE("elections: reuse of the id of a finished run gives a warning") {
+  TEST_CASE("elections: reusing the id of a finished run causes a warning") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     ElectedRun run(etcd.endpoint(), "1:2", "echo at work");
@@ -25,7 +25,7 @@ TEST_SUITE("election messages") {
                    "a new run needs another --rdzv_id, since etcd keeps the outcome for "));
   }
 
-  TEST_CASE("elections: a host elected at a wrong address steps down") {
+  TEST_CASE("elections: a host elected at an unreachable address steps down") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     ElectedRun run(etcd.endpoint(), "2", "echo at work");

@@ -108,7 +108,7 @@ class Machines {
 }  // namespace
 
 TEST_SUITE("elections on a network") {
-  TEST_CASE("elections: a host cut off from etcd only loses its term and the others continue") {
+  TEST_CASE("elections: a host cut off only from etcd loses its term and the others continue") {
     Machines nodes;
     if (!nodes.is_there() || !nodes.part(1, {kEtcd})) return;
     const auto worker = nodes.worker(0);
@@ -121,7 +121,7 @@ TEST_SUITE("elections on a network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("elections: a host cut off from all nodes but not from etcd continues alone") {
+  TEST_CASE("elections: a host cut off from all nodes except etcd continues alone") {
     Machines nodes;
     if (!nodes.is_there() || !nodes.part(1, {2, 3})) return;
     const std::vector<std::string> workers = {nodes.worker(1), nodes.worker(2)};
@@ -134,7 +134,7 @@ TEST_SUITE("elections on a network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("elections: a node without etcd follows to a new host once it learns of one") {
+  TEST_CASE("elections: a node cut off from etcd rejoins when etcd is reachable again") {
     Machines nodes;
     if (!nodes.is_there() || !nodes.part(2, {kEtcd})) return;
     nodes[1].signal(SIGKILL);

@@ -36,7 +36,7 @@ void check_loss_of_host(ElectedRun& run, const WorkerFolder& workers) {
 }  // namespace
 
 TEST_SUITE("elections") {
-  TEST_CASE("elections: nodes connect through etcd and one of them hosts the store") {
+  TEST_CASE("elections: nodes elect a host for the store through etcd") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     ElectedRun run(etcd.endpoint(), "2", "echo \"rank $RANK of $WORLD_SIZE at $MASTER_ADDR;\"");
@@ -87,7 +87,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("elections: a leaving host rewrites a damaged record in etcd") {
+  TEST_CASE("elections: a leaving host replaces a damaged record in etcd") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const WorkerFolder workers;
@@ -104,7 +104,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("elections: a node joins a run with a damaged record and the host rewrites it") {
+  TEST_CASE("elections: a host rewrites a damaged record in etcd when a node joins") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const WorkerFolder workers;
@@ -144,7 +144,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("elections: the number of used restarts survives a change of host") {
+  TEST_CASE("elections: a new host keeps the number of used restarts") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const WorkerFolder workers;
@@ -205,7 +205,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("elections: a success while etcd is unavailable is a success on all nodes") {
+  TEST_CASE("elections: a run that succeeds while etcd is unavailable succeeds on all nodes") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdServer etcd;
     const WorkerFolder workers;
@@ -244,7 +244,7 @@ TEST_SUITE("elections") {
     CHECK(second.wait() == 0);
   }
 
-  TEST_CASE("elections: a late node gets the outcome and all keys expire") {
+  TEST_CASE("elections: a late node gets the outcome before the keys expire") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     ElectedRun run(etcd.endpoint(), "1:2", "exit 3", {"--security=open"},
@@ -266,7 +266,7 @@ TEST_SUITE("elections") {
     CHECK(wait_until([&] { return etcd.keys("/ddprun/").empty(); }));
   }
 
-  TEST_CASE("elections: the keys of a run that all nodes left are deleted at once") {
+  TEST_CASE("elections: the keys of a run are deleted when the last node leaves") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     ElectedRun run(etcd.endpoint(), "1:2", "sleep 1000");
@@ -298,7 +298,7 @@ TEST_SUITE("elections") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("elections: a different configuration is reported even without a coordinator") {
+  TEST_CASE("elections: a differing configuration is reported even without a coordinator") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const TemporaryFolder folder;
@@ -348,7 +348,7 @@ TEST_SUITE("elections") {
     check_loss_of_host(run, workers);
   }
 
-  TEST_CASE("elections: nodes with TLS and client certificates elect and replace a host") {
+  TEST_CASE("elections: nodes with TLS and client certificates elect a new host") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const TemporaryFolder folder;
     Authority authority(folder, "authority");
@@ -405,7 +405,7 @@ TEST_SUITE("elections") {
     ::dlclose(library);
   }
 
-  TEST_CASE("elections: the example configuration for etcd works on two machines") {
+  TEST_CASE("elections: configs/etcd.json works on two machines") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const TemporaryFolder folder;

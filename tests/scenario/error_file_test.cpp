@@ -25,7 +25,7 @@ std::string record_and_fail(const std::string& message) {
 }  // namespace
 
 TEST_SUITE("error files") {
-  TEST_CASE("error files: the report contains a worker's recorded error and its time") {
+  TEST_CASE("error files: the report contains a worker's recorded error and time") {
     const auto result = run_program(launch({}, record_and_fail("KeyError: boom")));
     CHECK(result.exit_code == 1);
     CHECK(contains(result.output, "  message   : KeyError: boom\n"));
@@ -33,7 +33,7 @@ TEST_SUITE("error files") {
     CHECK(contains(result.output, "    |   File a.py, line 7\n"));
   }
 
-  TEST_CASE("error files: an error about a peer is not the root cause even if it comes first") {
+  TEST_CASE("error files: an error caused by a peer is not the root cause even if it is first") {
     // Rank 1 has recorded its error and then waits; with 1000 seconds, longer than its grace
     // period.
     for (const std::string seconds : {"0.1", "1000"}) {
@@ -68,7 +68,7 @@ TEST_SUITE("error files") {
     CHECK(message.at("extraInfo").at("timestamp") == "1795227640");
   }
 
-  TEST_CASE("error files: a nested ddprun passes its root cause to the outer one") {
+  TEST_CASE("error files: a nested ddprun passes the root cause to the outer ddprun") {
     auto inner = launch({"--nproc_per_node=2"}, record_and_fail("KeyError: boom"));
     // The remaining macros of the script are for the inner ddprun.
     std::vector<std::string> outer = {in_bin("ddprun")};
@@ -100,7 +100,7 @@ TEST_SUITE("error files") {
     CHECK(contains(result.output, "Root cause"));
   }
 
-  TEST_CASE("error files: any content and size of an error file is tolerated") {
+  TEST_CASE("error files: any content or size of an error file is handled") {
     for (const std::string content :
          {"head -c 3000000 /dev/zero", "head -c 3000000 /dev/zero | tr '\\0' '['",
           "printf '{\"message\": {\"mess'", "printf 'in plain words'", "true"}) {

@@ -65,7 +65,7 @@ TEST_SUITE("cluster of etcd") {
     }
   }
 
-  TEST_CASE("etcd cluster: a run survives the loss of a machine with host and leader") {
+  TEST_CASE("etcd cluster: a run continues after the loss of host and etcd leader") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdCluster etcd;
     Two nodes(etcd, kShortLeases);
@@ -77,7 +77,7 @@ TEST_SUITE("cluster of etcd") {
     nodes.check_end({&nodes.other});
   }
 
-  TEST_CASE("etcd cluster: a run resumes when the majority of members is back") {
+  TEST_CASE("etcd cluster: a run resumes when a majority of members is available again") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     EtcdCluster etcd;
     Two nodes(etcd, kShortLeases);

@@ -48,7 +48,7 @@ const std::string kAllReduce = "all_reduce(6553600 x float32, sum) of 25.0 MiB";
 }  // namespace
 
 TEST_SUITE("flights") {
-  TEST_CASE("flight records: a rank that hangs is named with the collective it did not enter") {
+  TEST_CASE("flight records: a hung rank is reported with the collective it did not enter") {
     for (const auto& backend : backends()) {
       const auto result = run_apart(backend, "stop");
       CAPTURE(result.output);
@@ -72,7 +72,7 @@ TEST_SUITE("flights") {
     CHECK_FALSE(contains(result.output, "stacks of rank 0 "));
   }
 
-  TEST_CASE("flight records: the record of a killed rank and the ranks that waited are reported") {
+  TEST_CASE("flight records: a killed rank's record and the waiting ranks are reported") {
     for (const auto& backend : backends()) {
       const auto result = run_apart(backend, "kill");
       CAPTURE(result.output);
@@ -82,9 +82,7 @@ TEST_SUITE("flights") {
     }
   }
 
-  TEST_CASE(
-      "flight records: an exception with a pending call ends all ranks and is the first "
-      "cause") {
+  TEST_CASE("flight records: an exception during a pending call ends all ranks") {
     for (const auto& backend : backends()) {
       for (const std::string how : {"throw", "throw-entered", "throw-apart"}) {
         const auto result = run_apart(backend, how);
@@ -96,7 +94,7 @@ TEST_SUITE("flights") {
     }
   }
 
-  TEST_CASE("flight records: a rank that exits before its peers are done is the first cause") {
+  TEST_CASE("flight records: a rank that exits before its peers finish is the root cause") {
     const std::string end = "ended : exit code 0 before it ";
     for (const auto& backend : backends()) {
       const auto early = run_apart(backend, "end-early");
@@ -113,7 +111,7 @@ TEST_SUITE("flights") {
     }
   }
 
-  TEST_CASE("flight records: a rank that exited before the others began to wait is named") {
+  TEST_CASE("flight records: a rank that exits before others start to wait is named") {
     const TemporaryFolder folder;
     const std::string events = folder / "events";
     const auto result = run_program({in_bin("ddprun"), "--nproc_per_node=3", "--events=" + events,
@@ -123,7 +121,7 @@ TEST_SUITE("flights") {
                    "has ended with exit code 0 before it made group \"default\", where rank"));
   }
 
-  TEST_CASE("flight records: with a log folder each worker has a file of its records") {
+  TEST_CASE("flight records: the records of each worker are written to the log folder") {
     const TemporaryFolder folder;
     const auto result = run_program({in_bin("ddprun"), "--nproc_per_node=2", "--rdzv_id=kept",
                                      "--log_dir=" + folder.path().string(), in_bin("flight_worker"),
@@ -158,7 +156,7 @@ TEST_SUITE("flights") {
     }
   }
 
-  TEST_CASE("flight records: ranks with different calls are listed side by side") {
+  TEST_CASE("flight records: different calls of ranks are reported together") {
     for (const auto& backend : backends()) {
       const auto result = run_apart(backend, "mismatch");
       CAPTURE(result.output);
@@ -175,7 +173,7 @@ TEST_SUITE("flights") {
     CHECK(contains(result.output, "rank 0: is in recv(1 x float32, rank 2, tag 7) of 4 bytes"));
   }
 
-  TEST_CASE("flight records: ranks that wait for others to join are reported") {
+  TEST_CASE("flight records: ranks that wait for others to create a group are reported") {
     const auto result = run_apart("host", "meet");
     CAPTURE(result.output);
     CHECK(

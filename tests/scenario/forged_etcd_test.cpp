@@ -127,7 +127,7 @@ TEST_SUITE("forged values in etcd") {
     CHECK_FALSE(contains(output, "intruder"));
   }
 
-  TEST_CASE("forged etcd values: an older record of a run does not restore its restarts") {
+  TEST_CASE("forged etcd values: an older record of a run does not restore used restarts") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;
@@ -155,7 +155,7 @@ TEST_SUITE("forged values in etcd") {
     run.check_that_nothing_is_left(workers);
   }
 
-  TEST_CASE("forged etcd values: the record of a host that has not met a node continues its run") {
+  TEST_CASE("forged etcd values: a node accepts the record of a host that it has not met") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;
@@ -182,7 +182,7 @@ TEST_SUITE("forged values in etcd") {
   }
 
   TEST_CASE(
-      "forged etcd values: a forged coordinator is not used and blocks the run until deleted") {
+      "forged etcd values: a forged coordinator is ignored but blocks the run until deleted") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;
@@ -233,7 +233,7 @@ TEST_SUITE("forged values in etcd") {
     CHECK_FALSE(contains(changed->output(), "it differs first in"));
   }
 
-  TEST_CASE("forged etcd values: etcd holds configuration checksums and no environment") {
+  TEST_CASE("forged etcd values: etcd stores configuration checksums without environment") {
     if (!EtcdServer::is_installed()) return skip(kNoEtcd);
     const EtcdServer etcd;
     const SecretFile secret;

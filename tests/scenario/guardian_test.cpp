@@ -58,7 +58,7 @@ TEST_SUITE("guardian") {
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("guardian: no process remains if guardian and ddprun are killed in quick succession") {
+  TEST_CASE("guardian: no process remains if ddprun is killed right after the guardian") {
     for (const bool has_settled : {true, false}) {
       CAPTURE(has_settled);
       Program program(run_with_grandchild());
@@ -72,7 +72,7 @@ TEST_SUITE("guardian") {
     }
   }
 
-  TEST_CASE("guardian: the number of replacements of killed guardians is limited") {
+  TEST_CASE("guardian: killed guardians are replaced a limited number of times") {
     Program program(run_with_grandchild());
     REQUIRE(program.read_until_contains("up"));
     for (int i = 0; i < 11; ++i) {

@@ -36,7 +36,7 @@ std::string make_interpreter(const std::string& path) {
 }  // namespace
 
 TEST_SUITE("invocation") {
-  TEST_CASE("invocation: torchrun runs every program with Python") {
+  TEST_CASE("invocation: a link named torchrun runs every program with Python") {
     const Link link("torchrun");
     const auto script = link.folder() / "train";
     const auto python = make_interpreter(link.folder() / "interpreter");
@@ -47,7 +47,7 @@ TEST_SUITE("invocation") {
     CHECK(count(result.output, "python -u " + script + " --lr 1\n") == 2);
   }
 
-  TEST_CASE("invocation: a successful torchrun prints no messages of its own") {
+  TEST_CASE("invocation: a successful run as torchrun prints no messages of ddprun") {
     const Link link("torchrun");
     const auto arguments = launch({"--nproc_per_node=2"}, "echo hello", link.path());
     const std::map<std::string, std::string> threads = {{"OMP_NUM_THREADS", "1"}};
@@ -55,7 +55,7 @@ TEST_SUITE("invocation") {
     CHECK(contains(run_program(arguments, {{"LOGLEVEL", "INFO"}}).output, "node 0: starting 2"));
   }
 
-  TEST_CASE("invocation: torchrun reports temporary folders and thread limits") {
+  TEST_CASE("invocation: a run as torchrun reports temporary folders and thread limits") {
     const Link link("torchrun");
     auto arguments = launch({"--nproc_per_node=2", "-r3"}, "echo hello", link.path());
     arguments.insert(arguments.begin(), {"/usr/bin/env", "-u", "OMP_NUM_THREADS"});
@@ -65,13 +65,13 @@ TEST_SUITE("invocation") {
     CHECK(contains(run_program({link.path(), "--version"}).output, ", called as torchrun\n"));
   }
 
-  TEST_CASE("invocation: a log folder that cannot be created is an error of its option") {
+  TEST_CASE("invocation: the error for a log folder that cannot be created names --log_dir") {
     const auto result = run_program(launch({"--log_dir=/dev/null/no"}, "echo hello"));
     CHECK(result.exit_code == 2);
     CHECK(contains(result.output, "ddprun: --log_dir: folder /dev/null/no/"));
   }
 
-  TEST_CASE("invocation: an error found in planning names the variable") {
+  TEST_CASE("invocation: an invalid value from a variable is reported with the variable") {
     const std::map<std::string, std::string> variables = {{"PET_NODE_RANK", "3"}};
     const auto result = run_program(launch({}, "echo hello"), variables);
     CHECK(result.exit_code == 2);
@@ -82,7 +82,7 @@ TEST_SUITE("invocation") {
     CHECK(contains(conf.output, "ddprun: PET_RDZV_CONF=rank=0,is_host=2: is_host=2: must be "));
   }
 
-  TEST_CASE("invocation: an error found in planning has line and column of the file") {
+  TEST_CASE("invocation: an invalid value from a file is reported with line and column") {
     const TemporaryFolder folder;
     const auto file = folder / "job.json";
     write_file(file, R"({"version": 1,
@@ -113,7 +113,7 @@ TEST_SUITE("invocation") {
     CHECK(output("0", template_variable) == "hello\nhello\n");
   }
 
-  TEST_CASE("invocation: messages and exit codes follow the command name") {
+  TEST_CASE("invocation: messages show the command's name and usage errors exit with 2") {
     const Link link("torchrun");
     const auto misspelt = run_program({link.path(), "--max_restart_=2", "train.py"});
     CHECK(misspelt.exit_code == 2);
@@ -126,7 +126,7 @@ TEST_SUITE("invocation") {
     CHECK(contains(unwritable.output, "torchrun: --events=/no/such/folder/file: cannot"));
   }
 
-  TEST_CASE("invocation: a link in a Python environment's bin folder runs its Python") {
+  TEST_CASE("invocation: a link in a virtual environment runs the environment's Python") {
     const TemporaryFolder environment;
     const auto bin = environment.path() / "bin";
     fs::create_directory(bin);

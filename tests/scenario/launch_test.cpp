@@ -58,7 +58,7 @@ class LimitedMemory {
 }  // namespace
 
 TEST_SUITE("launch") {
-  TEST_CASE("launch: a run succeeds if its workers succeed") {
+  TEST_CASE("launch: a run succeeds if all workers succeed") {
     const auto result =
         run_program({in_bin("ddprun"), "--nproc_per_node=2", "--no_python", "/bin/true"});
     CHECK(result.exit_code == 0);
@@ -82,7 +82,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE("launch: a failure ends the run with 1 or on request the worker's exit code") {
+  TEST_CASE("launch: a failed run exits with 1 or with --exit_code=worker with the worker's code") {
     const std::string script = "if [ $RANK = 1 ]; then exit 7; else sleep 1000; fi";
     CHECK(run_program(launch({"--nproc_per_node=3"}, script)).exit_code == 1);
     CHECK(run_program(launch({"--nproc_per_node=3", "--exit_code=worker"}, script)).exit_code == 7);
@@ -154,7 +154,7 @@ TEST_SUITE("launch") {
     CHECK(events.back().at("event") == "run_finished");
   }
 
-  TEST_CASE("launch: a worker killed by the OOM killer is reported as such") {
+  TEST_CASE("launch: the report states that the OOM killer has killed a worker") {
     const LimitedMemory memory("100M");
     if (!memory.is_there()) {
       MESSAGE("no memory cgroup can be made here");
@@ -169,7 +169,7 @@ TEST_SUITE("launch") {
     CHECK(contains(result.output, "SIGKILL (out of memory)"));
   }
 
-  TEST_CASE("launch: closed standard streams are tolerated") {
+  TEST_CASE("launch: a run succeeds with closed standard streams") {
     const TemporaryFolder folder;
     const auto result = run_program(
         {"/bin/sh", "-c", "exec \"$@\" 0<&- 1>&- 2>&-", "sh", in_bin("ddprun"), "--log_dir",
@@ -180,7 +180,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE("launch: a missing interpreter is one error before any start") {
+  TEST_CASE("launch: a script with a missing interpreter is rejected before any start") {
     const TemporaryFolder folder;
     for (const std::string end : {"", "\r"}) {
       write_file(folder / "script", "#!/no/such/interpreter" + end + "\n", true);
@@ -194,7 +194,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE("launch: files that are not programs are refused before the start") {
+  TEST_CASE("launch: a file that is not a program is rejected before the start") {
     const TemporaryFolder folder;
     for (const auto& [content, problem] :
          {std::pair{"no program\n", "it is neither a program nor a script"},
@@ -259,7 +259,7 @@ TEST_SUITE("launch") {
     CHECK(contains(result.output, "[default0]:err 0\n"));
   }
 
-  TEST_CASE("launch: a killed agent takes all processes with it within a second") {
+  TEST_CASE("launch: all processes of a killed agent end within a second") {
     Program program(
         launch({"--nproc_per_node=2"},
                "setsid sleep 1000 & sleep 1000 & echo up; trap '' TERM INT HUP; sleep 1000"));
@@ -284,7 +284,7 @@ TEST_SUITE("launch") {
     CHECK_FALSE(contains(result.output, "SIGKILL"));
   }
 
-  TEST_CASE("launch: a signal is forwarded to workers that may clean up") {
+  TEST_CASE("launch: a stop signal is forwarded to workers so that they can clean up") {
     for (const int signal : {SIGINT, SIGTERM}) {
       Program program(
           launch({"--nproc_per_node=2"},
@@ -298,7 +298,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE("launch: a stop signal sent twice reaches workers once") {
+  TEST_CASE("launch: a stop signal sent twice is forwarded to workers once") {
     const TemporaryFolder folder;
     const auto has_all = [](const std::string& word) {
       return [word](std::string_view output) { return count(std::string(output), word) == 2; };
@@ -351,7 +351,7 @@ TEST_SUITE("launch") {
     CHECK(count(program.output(), "]:got") == 2);
   }
 
-  TEST_CASE("launch: a closed console ends neither workers nor agent") {
+  TEST_CASE("launch: workers and agent continue after the console is closed") {
     const TemporaryFolder folder;
     Program program(launch({"--nproc_per_node=2"},
                            "echo up; until [ -e $GO ]; do sleep 0.01; done; "
@@ -366,7 +366,7 @@ TEST_SUITE("launch") {
     CHECK(std::filesystem::exists(folder / "go.1"));
   }
 
-  TEST_CASE("launch: the temporary folder of an attempt is removed at its end") {
+  TEST_CASE("launch: the temporary folder of an attempt is removed when the attempt ends") {
     const TemporaryFolder folder;
     const auto result = run_program(
         launch({"--max_restarts=3"}, "ls $TMPDIR/*; [ $TORCHELASTIC_RESTART_COUNT = 3 ]"),
@@ -376,7 +376,7 @@ TEST_SUITE("launch") {
     CHECK(count(result.output, "]:attempt_0\n") == 1);
   }
 
-  TEST_CASE("launch: a signal at any time of the start ends the run without leftovers") {
+  TEST_CASE("launch: a signal at any time of the start ends the run and leaves nothing") {
     for (int moment = 0; moment < 40; ++moment) {
       CAPTURE(moment);
       const TemporaryFolder folder;
@@ -391,7 +391,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE("launch: late signals leave nothing and keep the exit code") {
+  TEST_CASE("launch: further signals during the end do not change exit code or leave files") {
     for (int round = 0; round < 20; ++round) {
       const TemporaryFolder folder;
       Program program(launch({}, "echo up; sleep 1000"), {{"TMPDIR", folder.path()}});
@@ -407,7 +407,7 @@ TEST_SUITE("launch") {
     }
   }
 
-  TEST_CASE("launch: a run under nohup survives its terminal") {
+  TEST_CASE("launch: a run under nohup continues after SIGHUP") {
     auto arguments = launch({}, "trap 'exit 0' USR1; echo up; while :; do sleep 0.05; done");
     arguments.insert(arguments.begin(), "nohup");
     Program program(arguments);
@@ -418,8 +418,7 @@ TEST_SUITE("launch") {
     CHECK_FALSE(contains(program.output(), "SIGHUP"));
   }
 
-  TEST_CASE(
-      "launch: a low limit of open files applies to workers and does not limit their number") {
+  TEST_CASE("launch: a low limit of open files applies to workers but not to their number") {
     auto arguments = launch({"--nproc_per_node=60"}, "ulimit -Sn");
     arguments.insert(arguments.begin(), {"/bin/sh", "-c", "ulimit -Sn 64; exec \"$@\"", "sh"});
     const auto result = run_program(arguments);

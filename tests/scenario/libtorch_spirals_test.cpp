@@ -120,7 +120,7 @@ int epochs_beyond(int step) {
 }  // namespace
 
 TEST_SUITE("LibTorch's trainer") {
-  TEST_CASE("libtorch_spirals: killed workers do not change a bit of the result") {
+  TEST_CASE("libtorch_spirals: the result is bitwise the same if workers are killed") {
     const TemporaryFolder disturbed;
     const int epochs = epochs_beyond(run_with_kills(disturbed, {25, 150, 400}));
     run_to_the_end(disturbed, epochs, 1);
@@ -134,7 +134,7 @@ TEST_SUITE("LibTorch's trainer") {
     CHECK(end_of(disturbed, 1).at("parameters_hash") == end_of(undisturbed).at("parameters_hash"));
   }
 
-  TEST_CASE("libtorch_spirals: a run resumes with another number of workers") {
+  TEST_CASE("libtorch_spirals: a run can be resumed with another number of workers") {
     const TemporaryFolder folder;
     Program first(training(folder, 3, 0, kEndless));
     REQUIRE(wait_until([&] { return last_step(folder, 0) >= 100; }));

@@ -44,7 +44,7 @@ std::vector<std::string> started_by(const Mpi& mpi, int ranks,
 }  // namespace
 
 TEST_SUITE("mpi") {
-  TEST_CASE("mpi: ranks under mpirun connect and calls equal the serial results") {
+  TEST_CASE("mpi: calls of ranks started by mpirun match serial results") {
     for (const auto& mpi : installed()) {
       for (const int ranks : {1, 3}) {
         const auto result = run_program(started_by(mpi, ranks, {"mpi"}));
@@ -55,7 +55,7 @@ TEST_SUITE("mpi") {
     }
   }
 
-  TEST_CASE("mpi: subgroups work concurrently and a wrong creation order is reported") {
+  TEST_CASE("mpi: subgroups work concurrently and different creation orders are reported") {
     for (const auto& mpi : installed()) {
       const auto result = run_program(started_by(mpi, 4, {"mpi", "groups"}));
       CAPTURE(result.output);
@@ -81,7 +81,7 @@ TEST_SUITE("mpi") {
     }
   }
 
-  TEST_CASE("mpi: an aborted group ends its process with a message") {
+  TEST_CASE("mpi: aborting a group ends the process with a message") {
     for (const auto& mpi : installed()) {
       const auto result = run_program(started_by(mpi, 2, {"mpi", "abort"}));
       CAPTURE(result.output);
@@ -92,7 +92,7 @@ TEST_SUITE("mpi") {
     }
   }
 
-  TEST_CASE("mpi: a backend of another MPI names the mpirun it needs") {
+  TEST_CASE("mpi: the error for a backend of another MPI names the required mpirun") {
     for (const auto& [backend, name] : {std::pair("openmpi", "Open MPI"), {"mpich", "MPICH"}}) {
       const auto result =
           run_program({in_bin("ddprun"), "--nproc_per_node=2", in_bin("random_worker"), backend});

@@ -126,7 +126,7 @@ std::string cut_line(const Nodes& nodes) {
 }  // namespace
 
 TEST_SUITE("network") {
-  TEST_CASE("network: a node that is cut off stops its workers in time and rejoins") {
+  TEST_CASE("network: a node that is cut off stops its workers and rejoins later") {
     Nodes nodes(2);
     if (!is_permitted(nodes)) return;
     REQUIRE(nodes.are_together({1, 2}));
@@ -184,7 +184,7 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("network: one of two nodes that cannot connect waits while the others train") {
+  TEST_CASE("network: one of two nodes that cannot connect waits while the others continue") {
     Nodes nodes(3, {.nnodes = "2:3", .lease = "30", .are_2_and_3_cut = true});
     if (!is_permitted(nodes)) return;
     REQUIRE(nodes.are_together({1, 2}));
@@ -195,7 +195,7 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("network: a failure at a cut costs no restart and the next round avoids the cut") {
+  TEST_CASE("network: a failure at a cut uses no restart and the next round avoids the cut") {
     Nodes nodes(3, {.nnodes = "2:3", .lease = "30"});
     if (!is_permitted(nodes)) return;
     REQUIRE(nodes.are_together({1, 2, 3}));
@@ -211,7 +211,7 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("network: a run that needs both nodes of a cut begins once they connect") {
+  TEST_CASE("network: a run that requires both nodes of a cut starts once they connect") {
     Nodes nodes(3, {.nnodes = "3", .lease = "30", .are_2_and_3_cut = true});
     if (!is_permitted(nodes)) return;
     for (const int node : {1, 2, 3}) {
@@ -223,7 +223,7 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("network: a run that needs both nodes of a cut names them at its end") {
+  TEST_CASE("network: a run that requires both nodes of a cut names them in the final error") {
     Nodes nodes(3, {.nnodes = "3", .lease = "30", .are_2_and_3_cut = true, .join_timeout = "20"});
     if (!is_permitted(nodes)) return;
     for (const int node : {1, 2, 3}) {
@@ -237,7 +237,7 @@ TEST_SUITE("network") {
     }
   }
 
-  TEST_CASE("network: the store of an open run serves only machines of its nodes") {
+  TEST_CASE("network: the store of an open run serves only machines of the run's nodes") {
     Network network(3);
     if (!network.is_there()) return skip("network namespaces are not permitted here");
     const TemporaryFolder folder;

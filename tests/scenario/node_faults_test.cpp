@@ -33,7 +33,7 @@ int limit_descriptors(const Program& program, rlim_t number) {
 }  // namespace
 
 TEST_SUITE("node faults") {
-  TEST_CASE("node faults: wrong or jumping wall clocks change nothing") {
+  TEST_CASE("node faults: wrong or jumping wall clocks do not affect a run") {
     constexpr int kHour = 3600;
     // The workers run for several leases; each prints its local time. A lease may end by load
     // alone, but if the clocks ended leases no round would complete.
@@ -54,7 +54,7 @@ TEST_SUITE("node faults") {
     CHECK(date_in(host.output()) - date_in(behind.output()) > kHour);
   }
 
-  TEST_CASE("node faults: a host reports the process that holds its port") {
+  TEST_CASE("node faults: a host reports the process that holds the rendezvous port") {
     Cluster cluster("2", "sleep 1000", {}, "last_call_timeout=60");
     auto& first = cluster.start(2);
     REQUIRE(first.read_until_contains("hosts the rendezvous"));
@@ -67,7 +67,7 @@ TEST_SUITE("node faults") {
     CHECK(first.wait() == 128 + SIGTERM);
   }
 
-  TEST_CASE("node faults: a node without free descriptors retries its connection") {
+  TEST_CASE("node faults: a node without free descriptors retries to connect") {
     const TemporaryFolder folder;
     const FreePort port;
     const std::string name = "--rdzv_endpoint=localhost:" + port.text();

@@ -63,7 +63,7 @@ TEST_SUITE("node messages") {
     CHECK(first.wait() == 0);
   }
 
-  TEST_CASE("nodes: a waiting node reports it long before the timeout") {
+  TEST_CASE("nodes: a node reports that it waits for others long before the timeout") {
     Cluster cluster("2", "true", {}, "join_timeout=600");
     auto& host = cluster.start(2);
     REQUIRE(host.read_until_contains("1 of at least 2 nodes has joined (127.0.0.2); waiting for "));
@@ -93,7 +93,7 @@ TEST_SUITE("node messages") {
     CHECK(other.leaves_no_process());
   }
 
-  TEST_CASE("nodes: a second node 0 on a machine names the process that hosts the rendezvous") {
+  TEST_CASE("nodes: the error of a second node 0 names the process that hosts the rendezvous") {
     const FreePort port;
     auto with_rank = static_node(2, port);
     with_rank.emplace_back("--node_rank=0");
@@ -108,7 +108,7 @@ TEST_SUITE("node messages") {
     first.wait();
   }
 
-  TEST_CASE("nodes: a node 0 without a rendezvous address gets a list of its addresses") {
+  TEST_CASE("nodes: the error of a node 0 with a foreign address lists the node's addresses") {
     const FreePort port;
     Program node(
         launch({"--nnodes=2", "--node_rank=0", "--master_addr=192.0.2.1",
@@ -139,7 +139,7 @@ TEST_SUITE("node messages") {
     CHECK(output.find("the rendezvous " + text) < end);
   }
 
-  TEST_CASE("nodes: a different command is reported on both nodes and the run continues") {
+  TEST_CASE("nodes: different commands are reported on both nodes and the run continues") {
     const FreePort port;
     const auto start = [&](int number, const std::string& script) {
       auto options = static_node(number, port);
@@ -174,7 +174,7 @@ TEST_SUITE("node messages") {
                    "node2, node3"));
   }
 
-  TEST_CASE("nodes: a node reports the wait and the rendezvous and the outcome") {
+  TEST_CASE("nodes: a node reports wait and rendezvous and outcome") {
     Cluster cluster("2", "true");
     auto& host = cluster.start(2);
     REQUIRE(host.read_until_contains("meeting the other nodes of run cluster at 127.0.0.2:"));
@@ -189,7 +189,7 @@ TEST_SUITE("node messages") {
     }
   }
 
-  TEST_CASE("nodes: a node that is asked to leave does so and the run continues") {
+  TEST_CASE("nodes: a node that is asked to stop leaves and the run continues") {
     const TemporaryFolder folder;
     Cluster cluster("1:2",
                     "echo at work; while [ ! -e " + folder / "done" + " ]; do sleep 0.02; done");
@@ -206,7 +206,7 @@ TEST_SUITE("node messages") {
     CHECK(host.wait() == 0);
   }
 
-  TEST_CASE("nodes: losses are logged even at level warning") {
+  TEST_CASE("nodes: the loss of a node is logged even at level warning") {
     const TemporaryFolder folder;
     const auto wait = "echo at work; while [ ! -e " + folder / "done" + " ]; do sleep 0.02; done";
     const std::map<std::string, std::string> quiet = {{"LOGLEVEL", "WARNING"}};
@@ -242,7 +242,7 @@ TEST_SUITE("node messages") {
     CHECK(contains(spare.output(), "the run has ended after 1 attempt: all workers succeeded\n"));
   }
 
-  TEST_CASE("nodes: a foreign server at the rendezvous is named") {
+  TEST_CASE("nodes: a foreign server at the rendezvous address is identified") {
     const std::pair<const char*, const char*> rows[] = {
         {"HTTP/1.0 400 Bad Request\r\n\r\n", "it is an HTTP server, not a ddprun rendezvous"},
         {"SSH-2.0-OpenSSH\r\n", "it is an ssh server, not a ddprun rendezvous"},

@@ -49,7 +49,7 @@ struct Pair {
 }  // namespace
 
 TEST_SUITE("nodes") {
-  TEST_CASE("nodes: workers know their ranks also with different numbers per node") {
+  TEST_CASE("nodes: ranks are correct even if nodes have different numbers of workers") {
     Cluster cluster("2",
                     "echo \"$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
                     "$GROUP_RANK/$GROUP_WORLD_SIZE $ROLE_RANK/$ROLE_WORLD_SIZE "
@@ -68,7 +68,7 @@ TEST_SUITE("nodes") {
     CHECK(second.leaves_no_process());
   }
 
-  TEST_CASE("nodes: node_rank overrides the order of names and is sufficient with static") {
+  TEST_CASE("nodes: --node_rank overrides the order of node names") {
     Cluster cluster("2", "echo \"rank $RANK\"");
     const std::vector<std::string> common = {"--rdzv_backend=static", "--master_addr=127.0.0.2",
                                              "--master_port=" + std::to_string(cluster.port())};
@@ -123,7 +123,7 @@ TEST_SUITE("nodes") {
     CHECK(other.wait() == 7);
   }
 
-  TEST_CASE("nodes: a killed agent's node is lost and the others continue without a restart") {
+  TEST_CASE("nodes: the other nodes continue without using a restart after an agent is killed") {
     const TemporaryFolder folder;
     Cluster cluster("1:2", waiting_for(folder / "done"));
     Pair pair(cluster);
@@ -138,7 +138,7 @@ TEST_SUITE("nodes") {
     CHECK(pair.host.wait() == 0);
   }
 
-  TEST_CASE("nodes: a suspended agent loses its rank and can rejoin later") {
+  TEST_CASE("nodes: a node whose agent is suspended loses its rank and can rejoin later") {
     const TemporaryFolder folder;
     Cluster cluster("1:2", waiting_for(folder / "done"), {},
                     "last_call_timeout=0.2,lease_timeout=1");
@@ -157,7 +157,7 @@ TEST_SUITE("nodes") {
     CHECK(pair.other.wait() == 0);
   }
 
-  TEST_CASE("nodes: Ctrl-Z does not suspend one of several nodes") {
+  TEST_CASE("nodes: Ctrl-Z does not suspend a node of a run with several nodes") {
     const TemporaryFolder folder;
     Cluster cluster("1:2", waiting_for(folder / "done"));
     Pair pair(cluster);
@@ -199,7 +199,7 @@ TEST_SUITE("nodes") {
     CHECK(second.wait() == -SIGKILL);
   }
 
-  TEST_CASE("nodes: a killed host ends the other nodes with the reason") {
+  TEST_CASE("nodes: other nodes end with the reason after the host is killed") {
     const TemporaryFolder folder;
     Cluster cluster("1:2", waiting_for(folder / "done"), {},
                     "last_call_timeout=0.2,lease_timeout=5,rejoin_timeout=0.5");
@@ -214,7 +214,7 @@ TEST_SUITE("nodes") {
     CHECK(pair.host.leaves_no_process());
   }
 
-  TEST_CASE("nodes: nodes rejoin a restarted host") {
+  TEST_CASE("nodes: the other nodes rejoin a restarted host") {
     const TemporaryFolder folder;
     Cluster cluster("2", waiting_for(folder / "done"));
     Pair pair(cluster);
@@ -242,7 +242,7 @@ TEST_SUITE("nodes") {
     CHECK(pair.other.leaves_no_process());
   }
 
-  TEST_CASE("nodes: missing nodes end the run after the join timeout with a list of nodes") {
+  TEST_CASE("nodes: a run with missing nodes ends at the join timeout with a list of nodes") {
     Cluster cluster("2", "true", {}, "join_timeout=0.5");
     auto& host = cluster.start(2);
     CHECK(host.wait() == 1);
@@ -250,7 +250,7 @@ TEST_SUITE("nodes") {
                    "only 1 of at least 2 nodes joined within 0.5 s (join_timeout): 127.0.0.2"));
   }
 
-  TEST_CASE("nodes: a node of another run gets the difference") {
+  TEST_CASE("nodes: a node of another run is rejected with the differing setting") {
     Cluster cluster("2", "true");
     auto& host = cluster.start(2);
     REQUIRE(host.read_until_contains("hosts the rendezvous"));

@@ -103,7 +103,7 @@ void check_that_all_are_used_once(const TemporaryFolder& folder, int ranks) {
 }  // namespace
 
 TEST_SUITE("nodes training") {
-  TEST_CASE("nodes training: a killed worker changes neither the result nor the use of samples") {
+  TEST_CASE("nodes training: a killed worker does not change the result or the use of samples") {
     const TemporaryFolder undisturbed;
     TwoNodes calm(undisturbed, "2", trainer_in(undisturbed));
     const int calm_end = calm.host.wait();
@@ -129,7 +129,7 @@ TEST_SUITE("nodes training") {
     CHECK(run.other.leaves_no_process());
   }
 
-  TEST_CASE("nodes training: after the loss of a node the result is that of an intended resize") {
+  TEST_CASE("nodes training: the result after a node loss equals that of an intended resize") {
     const TemporaryFolder disturbed;
     TwoNodes run(disturbed, "1:2", trainer_in(disturbed));
     await_step(disturbed, 15);

@@ -59,7 +59,7 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("pipeline") {
-  TEST_CASE("resnet50_pipeline: two stages train bit for bit like one") {
+  TEST_CASE("resnet50_pipeline: two stages train bitwise like one stage") {
     const auto whole = losses_of(1, {kSplit, "--stages=1"});
     REQUIRE(whole.size() == 2);
     CHECK(whole[0] != whole[1]);
@@ -67,11 +67,11 @@ TEST_SUITE("pipeline") {
     CHECK(losses_of(2, {kSplit, "--schedule=fill_drain"}) == whole);
   }
 
-  TEST_CASE("resnet50_pipeline: two replicas of two stages train like two whole models") {
+  TEST_CASE("resnet50_pipeline: two replicas of two stages train like two replicas of one") {
     CHECK(losses_of(4, {kSplit}) == losses_of(2, {kSplit, "--stages=1"}));
   }
 
-  TEST_CASE("resnet50_pipeline: a number of workers without whole pipelines is rejected") {
+  TEST_CASE("resnet50_pipeline: workers that do not form whole pipelines are rejected") {
     CHECK(contains(
         error_of(3, {kSplit}),
         "error: --stages 2 needs a multiple of 2 workers and there are 3: start as many by "

@@ -57,7 +57,7 @@ TEST_SUITE("preflight") {
                                             "run_started"});
   }
 
-  TEST_CASE("preflight: a bad device is named and no worker starts") {
+  TEST_CASE("preflight: a bad device is named in the error and no worker starts") {
     const OtherPreflight other(
         std::string("[ $RANK = 1 ] || { ") + kSound + "exit; }\n" +
         "printf 'device CUDA device 1 (no. 7)\\nproblem it forgets\\nend\\n' "
@@ -73,7 +73,7 @@ TEST_SUITE("preflight") {
                    "(no. 7): it forgets\n"));
   }
 
-  TEST_CASE("preflight: a crash of the check is a failed check") {
+  TEST_CASE("preflight: a crash of the check program counts as a failed check") {
     const OtherPreflight other(std::string("[ $RANK = 0 ] && exec sleep 60\n") +
                                "echo the driver is of another version >&2; exit 9\n");
     const auto result =
@@ -84,7 +84,7 @@ TEST_SUITE("preflight") {
     CHECK_FALSE(contains(result.output, "works"));
   }
 
-  TEST_CASE("preflight: a suspicious result is a warning and the run continues") {
+  TEST_CASE("preflight: a suspicious result causes a warning and the run continues") {
     const OtherPreflight other("printf 'device CPU\\nremark it is slow\\nend\\n' > $1\n");
     const auto result = run_program(launch({"--preflight"}, "echo works", other.ddprun()));
     CHECK(result.exit_code == 0);
@@ -92,7 +92,7 @@ TEST_SUITE("preflight") {
     CHECK(contains(result.output, "works\n"));
   }
 
-  TEST_CASE("preflight: the check can be interrupted and leaves nothing") {
+  TEST_CASE("preflight: an interrupted check leaves no process") {
     const OtherPreflight other("echo looks >&2; echo looks > $1; exec sleep 60\n");
     const TemporaryFolder logs;
     Program program(

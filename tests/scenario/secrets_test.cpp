@@ -96,7 +96,7 @@ TEST_SUITE("secrets") {
     }
   }
 
-  TEST_CASE("secrets: a secret on one side only is reported on both") {
+  TEST_CASE("secrets: a secret that only one side has is reported on both sides") {
     const TemporaryFolder folder;
     const auto secret = "--secret_file=" + make_secret(folder / "secret");
     const std::string open = "--security=open";
@@ -121,7 +121,7 @@ TEST_SUITE("secrets") {
     }
   }
 
-  TEST_CASE("secrets: several nodes without a choice of security are rejected with both remedies") {
+  TEST_CASE("secrets: several nodes without a security option are rejected with both remedies") {
     const auto run = run_program(
         {in_bin("ddprun"), "--nnodes=2", "--master_addr=127.0.0.2", "--no_python", "/bin/true"});
     CHECK(run.exit_code == 2);
@@ -130,7 +130,7 @@ TEST_SUITE("secrets") {
     CHECK(contains(run.output, "--security=open"));
   }
 
-  TEST_CASE("secrets: torchrun with several nodes is an open run with one warning") {
+  TEST_CASE("secrets: a run of several nodes as torchrun is open and causes one warning") {
     const TemporaryFolder folder;
     const auto torchrun = folder / "torchrun";
     std::filesystem::create_symlink(in_bin("ddprun"), torchrun);
@@ -163,7 +163,7 @@ TEST_SUITE("secrets") {
     CHECK_FALSE(std::filesystem::exists(folder / "ran"));
   }
 
-  TEST_CASE("secrets: a weak secret is warned of by a run and a dry run and a check") {
+  TEST_CASE("secrets: a weak secret causes a warning in a run and a dry run and a check") {
     const TemporaryFolder folder;
     const auto secret = "--secret_file=" + folder / "weak";
     write_file(folder / "weak", std::string(32, 'a'));
@@ -267,7 +267,7 @@ TEST_SUITE("secrets") {
     CHECK_FALSE(contains(read_file(folder / "agent"), ddprun::test::secret_of('7').substr(0, 20)));
   }
 
-  TEST_CASE("secrets: with a secret the store has its own port for addresses of nodes only") {
+  TEST_CASE("secrets: the store of a run with a secret has a separate port for the run's nodes") {
     const TemporaryFolder folder;
     const FreePort port;
     const std::string script = "echo \"store at $MASTER_ADDR:$MASTER_PORT.\"; while [ ! -e " +
@@ -297,7 +297,7 @@ TEST_SUITE("secrets") {
     CHECK(other.wait() == 0);
   }
 
-  TEST_CASE("secrets: only an open run warns if its host listens on all addresses") {
+  TEST_CASE("secrets: only an open run warns that the host listens on all addresses") {
     if (run_program({"unshare", "-m", "true"}).exit_code != 0) {
       return skip("mount namespaces are not permitted here");
     }

@@ -59,7 +59,7 @@ std::string all_stacks(const fs::path& folder) {
 }  // namespace
 
 TEST_SUITE("stacks of a run") {
-  TEST_CASE("stacks: Python workers that do not stop leave their stacks in the log folder") {
+  TEST_CASE("stacks: stacks of Python workers that do not stop are written to the log folder") {
     const TemporaryFolder folder;
     write_file(folder / "hang.py", kHangingScript);
     Program program({in_bin("ddprun"), "--nproc_per_node=2", "--shutdown_timeout=0.5", "--log_dir",
@@ -85,7 +85,7 @@ TEST_SUITE("stacks of a run") {
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("stacks: a running trainer shows its functions on request and completes") {
+  TEST_CASE("stacks: a request shows the functions of a running trainer without ending it") {
     Program program({in_bin("ddprun"), "--nproc_per_node=2", in_bin("trainer"), "--epochs=100000",
                      "--dataset=random"});
     REQUIRE(program.read_until_contains("epoch 1/"));
@@ -104,7 +104,7 @@ TEST_SUITE("stacks of a run") {
     CHECK(program.leaves_no_process());
   }
 
-  TEST_CASE("stacks: Ctrl-\\ requests stacks unless it should end the run") {
+  TEST_CASE("stacks: Ctrl-\\ requests stacks unless SIGQUIT is among the handled signals") {
     const TemporaryFolder folder;
     Program program({in_bin("ddprun"), "--signals_to_handle=SIGTERM,SIGINT", "--no_python",
                      in_bin("stuck_worker"), "runtime", folder / "ready"});
@@ -139,7 +139,7 @@ TEST_SUITE("stacks of a run") {
     CHECK(contains(program.output(), "killed rank 0"));
   }
 
-  TEST_CASE("stacks: a Python worker that crashes reports its position") {
+  TEST_CASE("stacks: the stack of a crashed Python worker is reported") {
     const TemporaryFolder folder;
     write_file(folder / "crash.py",
                "import ctypes\n\ndef touch_nothing():\n    ctypes.string_at(0)\n\n"

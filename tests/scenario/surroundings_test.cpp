@@ -40,7 +40,7 @@ TEST_SUITE("surroundings") {
     }
   }
 
-  TEST_CASE("surroundings: a missing or full TMPDIR is reported and not created") {
+  TEST_CASE("surroundings: a missing or full TMPDIR is reported") {
     const std::vector<std::string> mounts = {"unshare",
                                              "--mount",
                                              "/bin/sh",
@@ -92,7 +92,7 @@ TEST_SUITE("surroundings") {
     }
   }
 
-  TEST_CASE("surroundings: a guardian that lacks descriptors is reported with their limit only") {
+  TEST_CASE("surroundings: a lack of descriptors for the guardian is reported with the limit") {
     int named = 0;
     for (int limit = 8; limit < 20; ++limit) {
       const auto result =
@@ -106,7 +106,7 @@ TEST_SUITE("surroundings") {
     CHECK(named > 0);
   }
 
-  TEST_CASE("surroundings: a failed write to standard output is an error") {
+  TEST_CASE("surroundings: --help and --dry_run fail if standard output is not writable") {
     for (const std::string option : {"--help", "--version", "--dry_run"}) {
       const auto result = run_program(
           {"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh", in_bin("ddprun"), option, "/bin/true"});
@@ -115,7 +115,7 @@ TEST_SUITE("surroundings") {
     }
   }
 
-  TEST_CASE("surroundings: a successful run that cannot write its output fails") {
+  TEST_CASE("surroundings: a successful run fails if worker output cannot be written") {
     for (const std::string stream : {"1>", "2>"}) {
       CAPTURE(stream);
       const auto result = run_program({"/bin/sh", "-c", "exec \"$@\" " + stream + "/dev/full", "sh",
@@ -132,7 +132,7 @@ TEST_SUITE("surroundings") {
     }
   }
 
-  TEST_CASE("surroundings: a failure of a worker takes precedence over unwritable output") {
+  TEST_CASE("surroundings: a worker's exit code takes precedence over unwritable output") {
     const auto result =
         run_program({"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh", in_bin("ddprun"),
                      "--exit_code=worker", "--no_python", "/bin/sh", "-c", "echo out; exit 7"});
@@ -140,7 +140,7 @@ TEST_SUITE("surroundings") {
     CHECK_FALSE(contains(result.output, "all workers have succeeded"));
   }
 
-  TEST_CASE("surroundings: a removed current folder is reported") {
+  TEST_CASE("surroundings: a current folder that was removed is reported") {
     const TemporaryFolder folder;
     const auto gone = folder / "gone";
     const auto result =
@@ -151,14 +151,14 @@ TEST_SUITE("surroundings") {
     CHECK(contains(result.output, "has it been removed?"));
   }
 
-  TEST_CASE("surroundings: an invalid LOGLEVEL gives a warning") {
+  TEST_CASE("surroundings: an invalid LOGLEVEL causes a warning") {
     const auto result = run_program({in_bin("ddprun"), "/bin/true"}, {{"LOGLEVEL", "LOUD"}});
     CHECK(result.exit_code == 0);
     CHECK(contains(result.output,
                    "LOGLEVEL=LOUD is ignored: must be DEBUG, INFO, WARNING, ERROR or CRITICAL"));
   }
 
-  TEST_CASE("surroundings: as process 1 ddprun reaps orphans and ends at SIGTERM") {
+  TEST_CASE("surroundings: ddprun reaps orphans and ends at SIGTERM even with process id 1") {
     const std::vector<std::string> container = {"unshare", "--pid", "--fork", "--kill-child",
                                                 "--mount-proc"};
     auto probe = container;

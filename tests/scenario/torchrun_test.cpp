@@ -76,7 +76,7 @@ int own_cpus() {
 }  // namespace
 
 TEST_SUITE("torchrun's environment") {
-  TEST_CASE("torchrun: workers get torchrun's variables and one more") {
+  TEST_CASE("torchrun: workers get torchrun's variables and PYTHONFAULTHANDLER") {
     const auto all = environments({"--rdzv_id=job", "--max_restarts=2", "--role=trainer"}, 3,
                                   {{"OMP_NUM_THREADS", ""}});
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -122,7 +122,7 @@ TEST_SUITE("torchrun's environment") {
     CHECK(threads(2, "export OMP_NUM_THREADS=5") == "threads=5");
   }
 
-  TEST_CASE("torchrun: variables for NCCL are kept and those for ranks are replaced") {
+  TEST_CASE("torchrun: inherited NCCL variables are kept and inherited rank variables replaced") {
     const auto all = environments({}, 2,
                                   {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"},
                                    {"RANK", "17"},
@@ -134,7 +134,7 @@ TEST_SUITE("torchrun's environment") {
     CHECK(all[1].at("TORCHELASTIC_RUN_ID") != "outer");
   }
 
-  TEST_CASE("torchrun: with a virtual local rank each worker is local rank 0 of its own GPU") {
+  TEST_CASE("torchrun: --virtual_local_rank gives each worker LOCAL_RANK=0 and one GPU") {
     const auto all = environments({"--virtual_local_rank"}, 3, {{"CUDA_VISIBLE_DEVICES", ""}});
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       CHECK(all[rank].at("LOCAL_RANK") == "0");
@@ -187,7 +187,7 @@ TEST_SUITE("torchrun's command line") {
     CHECK(count(overridden.output, "]:hello\n") == 1);
   }
 
-  TEST_CASE("torchrun: auto and cpu start a worker per usable CPU") {
+  TEST_CASE("torchrun: auto and cpu start one worker per usable CPU") {
     // Without visible GPUs, which auto would count.
     for (const std::string kind : {"auto", "cpu"}) {
       const auto result = run_program(
@@ -200,7 +200,7 @@ TEST_SUITE("torchrun's command line") {
     CHECK(contains(unknown.output, "--nproc_per_node=tpus"));
   }
 
-  TEST_CASE("torchrun: macros are replaced for each worker and two dollar signs are one") {
+  TEST_CASE("torchrun: macros and double dollar signs are replaced for each worker") {
     const auto result =
         run_program({in_bin("ddprun"), "--nproc_per_node=2", "--no_python", "/bin/echo",
                      "--a=${local_rank}", "$local_rank/x", "$$5", "${other}", "$"});
@@ -224,7 +224,7 @@ TEST_SUITE("torchrun's command line") {
     CHECK(contains(result.output, "]:script two 1\n"));
   }
 
-  TEST_CASE("torchrun: a module excludes --no_python and --rdzv_conf needs no quotes") {
+  TEST_CASE("torchrun: --module excludes --no_python and --rdzv_conf accepts quotes") {
     const auto both = run_program({in_bin("ddprun"), "--no_python", "-m", "train"});
     CHECK(both.exit_code == 2);
     CHECK(contains(both.output, "--module and --no_python exclude each other"));
@@ -237,7 +237,7 @@ TEST_SUITE("torchrun's command line") {
 }
 
 TEST_SUITE("torchrun's streams") {
-  TEST_CASE("torchrun: all combinations of redirect and tee reach the right targets") {
+  TEST_CASE("torchrun: each combination of --redirects and --tee has the right targets") {
     for (int redirect = 0; redirect <= 3; ++redirect) {
       for (int tee = 0; tee <= 3; ++tee) {
         CAPTURE(redirect);
@@ -298,7 +298,7 @@ TEST_SUITE("torchrun's streams") {
 }
 
 TEST_SUITE("torchrun's faults") {
-  TEST_CASE("torchrun: a failing worker restarts all with a new restart count") {
+  TEST_CASE("torchrun: a failed worker restarts all workers with a new restart count") {
     const auto result = run_program(launch(
         {"--nproc_per_node=3", "--max_restarts=5"},
         "echo start $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT -lt 2 ] || exit 0; "
@@ -322,7 +322,7 @@ TEST_SUITE("torchrun's faults") {
     CHECK(contains(result.output, "FAILED after 3 attempts"));
   }
 
-  TEST_CASE("torchrun: workers that end at different times form a successful run") {
+  TEST_CASE("torchrun: a run succeeds even if workers end at different times") {
     const TemporaryFolder folder;
     // Each waits for the next; rank 2 ends first.
     const auto result = run_program(

@@ -100,7 +100,7 @@ std::vector<std::string> names_in(const std::string& folder) {
 }  // namespace
 
 TEST_SUITE("training") {
-  TEST_CASE("training: killed workers change neither the result nor the use of samples") {
+  TEST_CASE("training: killed workers do not change the result or the use of samples") {
     const TemporaryFolder undisturbed;
     Program calm(training(undisturbed, 0));
     REQUIRE(calm.wait() == 0);
@@ -143,7 +143,7 @@ TEST_SUITE("training") {
     }
   }
 
-  TEST_CASE("training: the failing worker is named instead of its victims") {
+  TEST_CASE("training: the report names the failed worker instead of its victims") {
     for (int round = 0; round < 5; ++round) {
       const TemporaryFolder folder;
       ddprun::test::write_file(folder / "file", "");
@@ -176,7 +176,7 @@ TEST_SUITE("training") {
     CHECK(trained >= 3);
   }
 
-  TEST_CASE("training: an unknown option in a configuration is named") {
+  TEST_CASE("training: an unknown option in a configuration file is named") {
     const TemporaryFolder folder;
     ddprun::test::write_file(folder / "bad.toml", "modle = \"mlp\"\n");
     const auto result =
@@ -199,7 +199,7 @@ TEST_SUITE("training") {
     CHECK(accuracy >= 0.88);
   }
 
-  TEST_CASE("training: equal seeds give equal parameters") {
+  TEST_CASE("training: equal seeds yield equal parameters") {
     std::vector<nlohmann::json> ends;
     for (int run = 0; run < 2; ++run) {
       const TemporaryFolder folder;
