@@ -240,7 +240,7 @@ TEST_SUITE("nodes failure") {
     }
   }
 
-  TEST_CASE("nodes group: a send completes before its receive and a dead sender is named") {
+  TEST_CASE("nodes group: a send does not wait for its receive and a dead sender is named") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto group =

@@ -54,7 +54,7 @@ TEST_SUITE("admission of nodes") {
     }
   }
 
-  TEST_CASE("admission: the configuration's outline is sent only to nodes that have another one") {
+  TEST_CASE("admission: the outline is sent only to a node with another configuration") {
     auto with_config = settings(2, 2);
     with_config.config_hash = "right";
     with_config.config_outline = "{}";

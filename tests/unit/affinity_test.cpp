@@ -166,7 +166,7 @@ TEST_SUITE("affinity") {
     CHECK(bound({}, {.kind = Kind::node}, 1)[0] == '?');
   }
 
-  TEST_CASE("affinity: a worker counts its own cores and a share of the cores it shares") {
+  TEST_CASE("affinity: a worker counts its exclusive cores and a fraction of its shared cores") {
     const auto topology = machine(1, 1, 1, 4);
     CHECK(cores_of_each(topology, {{0, 1, 4, 5}, {2, 6}}) == std::vector<int>{2, 1});
     CHECK(cores_of_each(topology, {{0, 1, 2}, {0, 1, 2}, {0, 1, 2}}) == std::vector<int>{1, 1, 1});

@@ -52,7 +52,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.first(2).points == std::vector<Point>{point(0), point(2)});
   }
 
-  TEST_CASE("backlog: removing a batch removes no points that arrived after dropped ones") {
+  TEST_CASE("backlog: removing a batch keeps newer points even if older ones were dropped") {
     Backlog backlog;
     const auto limit = static_cast<std::int64_t>(Backlog::kStepPointsMax);
     for (std::int64_t step = 1; step <= limit; ++step) backlog.push(Kind::step, point(step));
@@ -84,7 +84,7 @@ TEST_SUITE("backlog of a tracking server") {
     CHECK(backlog.refused_count() == 4);
   }
 
-  TEST_CASE("backlog: removing a batch removes no points that follow skipped ones") {
+  TEST_CASE("backlog: removing a batch keeps later points even if earlier ones were skipped") {
     Backlog backlog;
     for (const int step : {1, 2, 3, 4}) backlog.push(Kind::step, point(step));
     const auto batch = backlog.first(2);

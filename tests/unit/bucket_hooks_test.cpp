@@ -323,7 +323,7 @@ TEST_SUITE("bucket hooks") {
     }
   }
 
-  TEST_CASE("bucket hooks: a model averager averages at its first step and each interval") {
+  TEST_CASE("bucket hooks: a model averager averages at a fixed interval from a given step") {
     const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
       std::vector<float> values(3);
       ddprun::ModelAverager averager(group, {as_buffer(values.data(), 3)}, 3, 2);

@@ -122,7 +122,7 @@ TEST_SUITE("checkpoint") {
           "01000000020000000000000061fffedc00a5d4");
   }
 
-  TEST_CASE_FIXTURE(Fixture, "checkpoint: a save of the same step replaces it") {
+  TEST_CASE_FIXTURE(Fixture, "checkpoint: a second save of the same step replaces the first") {
     directory.save(sample(5));
     auto other = sample(5);
     put_section(other, "parameters", std::array{0.0f});

@@ -54,7 +54,7 @@ std::string made_of(const std::variant<ConvertedFile, UsageProblem>& converted) 
 }  // namespace
 
 TEST_SUITE("config command") {
-  TEST_CASE("config command: only the first argument of ddprun selects it") {
+  TEST_CASE("config command: 'config' is a subcommand only as the first argument of ddprun") {
     CHECK_FALSE(command({}));
     CHECK_FALSE(command({"./config", "check"}));
     CHECK_FALSE(command({"--", "config", "check"}));

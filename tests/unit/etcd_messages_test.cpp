@@ -148,7 +148,7 @@ TEST_SUITE("etcd messages") {
 }
 
 TEST_SUITE("held lease") {
-  TEST_CASE("etcd lease: a lease ends after five sixths of its time since the last renewal") {
+  TEST_CASE("etcd lease: a lease ends a sixth of its time early and counts from the last request") {
     const HeldLease::Time begin(std::chrono::hours(1));
     HeldLease lease({.id = 1, .time = 3s}, begin);
     CHECK(lease.next_renewal() == begin + 500ms);

@@ -298,7 +298,7 @@ TEST_SUITE("node state machine") {
     CHECK(of<Connect>(actions).size() == 1);
   }
 
-  TEST_CASE("node: the message about a lost rendezvous names it once") {
+  TEST_CASE("node: the message about a lost rendezvous contains the address once") {
     NodeStateMachine part(Join{.name = "a"}, Settings{}, at(0));
     part.start(at(0));
     part.apply(Connected{.where = "the rendezvous at a:1"}, at(0));

@@ -44,7 +44,7 @@ TEST_SUITE("open lines") {
     CHECK(lines.draw(kSize).empty());
   }
 
-  TEST_CASE("open lines: output that completes a prompt is printed after it") {
+  TEST_CASE("open lines: output that completes a line is printed after the prompt") {
     OpenLines lines;
     TinyTerminal terminal(kSize.columns);
     lines.set(&kOwners[0], "[0]: (Pdb) ");

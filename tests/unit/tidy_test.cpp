@@ -335,7 +335,7 @@ TEST_SUITE("tidy") {
     }
   }
 
-  TEST_CASE("no folder has more banned words in comments and documents than its limit") {
+  TEST_CASE("banned words in comments and documents do not exceed the limit of each folder") {
     std::map<std::string, int> counts;
     std::map<std::string, std::string> found;
     const auto add = [&](const std::string& folder, const fs::path& file) {
