@@ -1,14 +1,20 @@
 #include "rendezvous/base/signal_name.hpp"
 
+#include <array>
 #include <csignal>
-#include <cstring>
+#include <cstddef>
 
 namespace ddprun {
 
 namespace {
 
-// The last of the signals that have names of their own; real-time signals follow.
-constexpr int kNamedSignalMax = 31;
+// By number, from 1. Real-time signals follow. Not sigabbrev_np(), which glibc has since 2.32.
+constexpr std::array kNames = {"HUP",  "INT",    "QUIT", "ILL",   "TRAP", "ABRT", "BUS",  "FPE",
+                               "KILL", "USR1",   "SEGV", "USR2",  "PIPE", "ALRM", "TERM", "STKFLT",
+                               "CHLD", "CONT",   "STOP", "TSTP",  "TTIN", "TTOU", "URG",  "XCPU",
+                               "XFSZ", "VTALRM", "PROF", "WINCH", "POLL", "PWR",  "SYS"};
+constexpr int kNamedSignalMax = static_cast<int>(kNames.size());
+static_assert(SIGTERM == 15 && SIGSTOP == 19 && SIGSYS == kNamedSignalMax);
 
 char upper(char letter) {
   return letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
@@ -17,9 +23,8 @@ char upper(char letter) {
 }  // namespace
 
 std::string signal_name(int signal) {
-  if (signal >= 1 && signal <= kNamedSignalMax) {
-    if (const char* name = ::sigabbrev_np(signal)) return std::string("SIG") + name;
-  }
+  if (signal >= 1 && signal <= kNamedSignalMax)
+    return std::string("SIG") + kNames.at(static_cast<std::size_t>(signal - 1));
   if (signal == SIGRTMIN) return "SIGRTMIN";
   if (signal > SIGRTMIN && signal <= SIGRTMAX) {
     return "SIGRTMIN+" + std::to_string(signal - SIGRTMIN);
