@@ -51,6 +51,14 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DOCD
 # in bin would collide with PyTorch's own.
 file(RELATIVE_PATH program_from_links ${CMAKE_INSTALL_FULL_LIBEXECDIR}/ddprun ${CMAKE_INSTALL_FULL_BINDIR}/ddprun)
 foreach(name IN ITEMS torchrun torch.distributed.launch)
+  if(SKBUILD)
+    install(
+      PROGRAMS $<TARGET_FILE:ddprun_named_link>
+      DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddprun
+      RENAME ${name}
+      COMPONENT program)
+    continue()
+  endif()
   file(CREATE_LINK ${program_from_links} ${PROJECT_BINARY_DIR}/generated/${name} SYMBOLIC)
   install(
     FILES ${PROJECT_BINARY_DIR}/generated/${name}

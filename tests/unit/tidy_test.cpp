@@ -119,6 +119,7 @@ const std::vector<Arrow> kArrows = {
      {"rendezvous/base/", "rendezvous/wire/bytes.hpp", "launcher/cli/", "launcher/config/",
       "launcher/output/", "launcher/plan/", "launcher/process/", "launcher/report/",
       "launcher/ssh/"}},
+    {"launcher/named_link.cpp", {}},
     {"launcher/main.cpp", {"rendezvous/", "launcher/"}},
     // Headers in include/ddprun without an owner; kOwners has the others.
     {"worker_runtime/include/", {}},

@@ -1,0 +1,26 @@
+# DDPRUN_GLIBC: with DDPRUN_STATIC, programs need this version of glibc or a newer one, whatever version this machine has. The
+# compiler is GCC as always; only the linker is another one, zig's, which knows the symbols of each version. Few functions that
+# the code or libstdc++.a calls are newer; rendezvous/base/old_glibc.cpp defines these.
+set(DDPRUN_GLIBC "" CACHE STRING "Oldest glibc on which static programs run, such as 2.28; empty: that of this machine")
+set(DDPRUN_ZIG "" CACHE STRING "With DDPRUN_GLIBC: the command zig; empty: the Python package ziglang")
+if(DDPRUN_GLIBC)
+  if(NOT DDPRUN_STATIC)
+    message(FATAL_ERROR "DDPRUN_GLIBC needs DDPRUN_STATIC: shared libraries of this machine need its own glibc")
+  endif()
+  foreach(library IN ITEMS libstdc++.a libgcc_s.so.1)
+    execute_process(
+      COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${library}
+      OUTPUT_VARIABLE file
+      OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+    list(APPEND libraries_of_gcc ${file})
+  endforeach()
+  list(JOIN libraries_of_gcc " " libraries_of_gcc)
+  if(NOT DDPRUN_ZIG)
+    find_package(Python3 REQUIRED COMPONENTS Interpreter)
+    set(DDPRUN_ZIG "${Python3_EXECUTABLE} -m ziglang")
+  endif()
+  # The machine's libgcc_s refers to its newer glibc.
+  set(CMAKE_CXX_LINK_EXECUTABLE
+      "${DDPRUN_ZIG} cc -target ${CMAKE_SYSTEM_PROCESSOR}-linux-gnu.${DDPRUN_GLIBC} -s -Wl,--allow-shlib-undefined <CMAKE_CXX_LINK_FLAGS> <LINK_FLAGS> <OBJECTS> -o <TARGET> <LINK_LIBRARIES> ${libraries_of_gcc} -lpthread -ldl -lm"
+  )
+endif()
