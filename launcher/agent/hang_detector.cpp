@@ -81,8 +81,12 @@ std::optional<HangFinding> HangDetector::observe(Time now, const std::vector<Wor
   if (is_traced) elapsed = 0ms;
   if (!has_calls_ && std::any_of(workers.begin(), workers.end(), has_called)) note_first_call();
   note_processes(workers, elapsed);
-  const bool has_progressed =
-      has_calls_ ? note_calls(workers, elapsed) : note_shared_idle_time(workers);
+  bool has_progressed = note_heartbeats(workers, elapsed);
+  if (has_calls_) {
+    has_progressed = note_calls(workers, elapsed);
+  } else if (heartbeats_ == 0) {
+    has_progressed = note_shared_idle_time(workers);
+  }
   if (is_traced) return std::nullopt;
   if (open_) {
     open_->time += elapsed;
@@ -172,6 +176,26 @@ bool HangDetector::note_calls(const std::vector<WorkerSample>& workers, Millisec
   return false;
 }
 
+/// Returns true if a rank has called heartbeat(). Without collectives of the worker runtime, this
+/// alone counts as progress from the first call on.
+bool HangDetector::note_heartbeats(const std::vector<WorkerSample>& workers, Milliseconds elapsed) {
+  std::uint64_t heartbeats = 0;
+  for (const auto& worker : workers) heartbeats += worker.activity.heartbeats;
+  const auto before = std::exchange(heartbeats_, heartbeats);
+  if (has_calls_ || heartbeats == 0) return false;
+  if (before == 0) {
+    changes_ = 0;
+    quiet_ = longest_quiet_ = 0ms;
+  }
+  if (before == heartbeats) {
+    quiet_ += elapsed;
+    return false;
+  }
+  ++changes_;
+  end_wait(std::exchange(quiet_, 0ms));
+  return true;
+}
+
 /// Returns true if ranks that have waited run again.
 bool HangDetector::note_shared_idle_time(const std::vector<WorkerSample>& workers) {
   if (workers.empty()) return false;
@@ -224,7 +248,9 @@ std::optional<HangFinding> HangDetector::find_late(const std::vector<WorkerSampl
       .ranks = has_calls_ ? late_in_calls(workers, late_ranks) : late_by_processes(workers)};
   const auto& ranks = finding.ranks;
   // Programs without calls may sleep for any reason, such as a server without requests.
-  if (!is_fixed() && !has_calls_ && (ranks.empty() || !are_waits_known())) return std::nullopt;
+  const bool may_sleep_by_design = !has_calls_ && heartbeats_ == 0;
+  if (!is_fixed() && may_sleep_by_design && (ranks.empty() || !are_waits_known()))
+    return std::nullopt;
   const bool are_inactive = !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), is_inactive);
   const Milliseconds time = are_inactive && !is_fixed() ? inactive_time(ranks) : quiet_;
   if (time < limit(are_inactive)) return std::nullopt;
@@ -273,8 +299,10 @@ std::vector<HungRank> HangDetector::late_by_processes(
   if (is_any_waiting && !late.empty()) return late;
   const bool do_some_differ = !with_cause.empty() && with_cause.size() < all.size();
   if (!is_any_waiting && !is_any_active && do_some_differ) return with_cause;
-  // The cause may be on another node. By default programs may sleep for any reason.
-  return is_fixed() && settings_.other_ranks == 0 ? all : std::vector<HungRank>();
+  // The cause may be on another node, unless the ranks of this node are not known to wait either
+  // and have not called heartbeat() in time. By default programs may sleep for any reason.
+  const bool is_cause_here = settings_.other_ranks == 0 || (heartbeats_ > 0 && !is_any_waiting);
+  return is_fixed() && is_cause_here ? all : std::vector<HungRank>();
 }
 
 Milliseconds HangDetector::ranks_wait(const std::vector<WorkerSample>& workers) const {
@@ -323,7 +351,7 @@ Milliseconds HangDetector::inactive_time(const std::vector<HungRank>& ranks) con
 
 /// Returns true if the run has had its first, longer waits.
 bool HangDetector::are_waits_known() const {
-  return changes_ > (has_calls_ ? kWarmUpChanges : kWarmUpRuns);
+  return changes_ > (has_calls_ || heartbeats_ > 0 ? kWarmUpChanges : kWarmUpRuns);
 }
 
 Milliseconds HangDetector::limit(bool are_inactive) const {

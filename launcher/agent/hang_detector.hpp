@@ -5,8 +5,9 @@
 // hangs are found in collectives of the worker runtime: some ranks wait, and no call starts or
 // ends. In programs without these calls, such as PyTorch's, a rank waits while its main thread
 // sleeps in the code of a library for collectives, and the run waits while at least half of the
-// ranks sleep. The waits so far show how long is unusual. A long evaluation looks like an endless
-// loop, and a wait for a service like a deadlock, so automatic limits only suspect such ranks.
+// ranks sleep, or, if its ranks call heartbeat(), while no rank does. The waits so far show how
+// long is unusual. A long evaluation looks like an endless loop, and a wait for a service like a
+// deadlock, so automatic limits only suspect such ranks.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -101,6 +102,7 @@ class HangDetector {
   bool is_idle(const WorkerSample& worker, const History& history, Milliseconds elapsed) const;
   void note_first_call();
   bool note_calls(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
+  bool note_heartbeats(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
   bool note_shared_idle_time(const std::vector<WorkerSample>& workers);
   void end_wait(Milliseconds wait);
   bool has_ended(const HangFinding& finding, const std::vector<WorkerSample>& workers,
@@ -123,6 +125,7 @@ class HangDetector {
   bool has_details_ = false;          ///< in the current sample
   bool has_calls_ = false;            ///< of collectives of the worker runtime, now or before
   std::uint64_t calls_ = 0;           ///< sum of the last sample; 0: no live group
+  std::uint64_t heartbeats_ = 0;      ///< sum of the last sample; 0: none yet
   int changes_ = 0;                   ///< samples with progress
   Milliseconds quiet_{0};             ///< since the last progress
   Milliseconds longest_quiet_{0};     ///< longest wait that ended with progress

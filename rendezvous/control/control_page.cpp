@@ -152,6 +152,7 @@ ControlPage ControlPage::create(int local_world_size, int round,
     throw Error(Errc::usage, std::to_string(local_world_size) + " workers on one node: 1 to " +
                                  std::to_string(kLocalWorkersMax) + " are possible");
   }
+  static_assert(sizeof(Layout) == 8192, "python/ddprun skips as many bytes");
   const std::size_t bytes = Layout::bytes(local_world_size);
   UniqueFd fd(::memfd_create("ddprun-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (fd.get() < 0) throw_system_error(of_agent("memfd_create"), errno);

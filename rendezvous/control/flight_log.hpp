@@ -60,12 +60,15 @@ struct alignas(kFlightPage) FlightLog {
 struct FlightArea {
   std::array<std::byte, ControlPage::kSlotBytes> slot;
   std::atomic<std::int32_t> unrecorded_groups;
-  std::atomic<std::int64_t> waited;  ///< CallActivity::waited
+  std::atomic<std::int64_t> waited;       ///< CallActivity::waited
+  std::atomic<std::uint64_t> heartbeats;  ///< by python/ddprun, which knows its place
   std::array<FlightLog, kFlightGroupsMax> logs;
 
   static FlightArea& of(const ControlPage& page, int local_rank) {
     return *static_cast<FlightArea*>(page.worker_area(local_rank));
   }
 };
+
+static_assert(offsetof(FlightArea, heartbeats) == 144);
 
 }  // namespace ddprun::control

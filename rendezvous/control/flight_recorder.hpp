@@ -112,6 +112,7 @@ struct CallActivity {
   std::uint64_t calls = 0;    ///< changes whenever a call starts or ends; 0: none yet
   std::uint64_t started = 0;  ///< number of calls of the live groups
   bool is_in_call = false;
+  std::uint64_t heartbeats = 0;  ///< calls of the Python function heartbeat()
   /// Time that threads have spent in completed waits for calls, which includes the calls that they
   /// ran themselves. Single waits are known to the kernel's tick, and have no error on average.
   std::chrono::nanoseconds waited{0};

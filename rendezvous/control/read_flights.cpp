@@ -190,7 +190,8 @@ WorkerFlights damaged(std::string what) {
 
 CallActivity read_activity(const ControlPage& page, int local_rank) noexcept {
   const FlightArea& area = FlightArea::of(page, local_rank);
-  CallActivity activity{.waited = std::chrono::nanoseconds(area.waited.load())};
+  CallActivity activity{.heartbeats = area.heartbeats.load(),
+                        .waited = std::chrono::nanoseconds(area.waited.load())};
   for (const auto& log : area.logs) {
     if (log.use.load(std::memory_order_acquire) != FlightLog::taken) continue;
     std::uint64_t started = 0;

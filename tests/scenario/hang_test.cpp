@@ -135,6 +135,23 @@ TEST_SUITE("hangs") {
     CHECK_FALSE(contains(host.output(), "is slow"));
   }
 
+  TEST_CASE("hangs: a Python rank that computes without heartbeats is restarted") {
+    const std::string program =
+        "import os, time, ddprun\n"
+        "for step in range(5):\n"
+        "    ddprun.heartbeat()\n"
+        "    time.sleep(0.01)\n"
+        "while os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
+        "    pass\n";
+    const auto result =
+        run_program({in_bin("ddprun"), "--nproc_per_node=2", "--max_restarts=1", "--hang_timeout=2",
+                     "--no_python", "env", "PYTHONPATH=" DDPRUN_SOURCE_DIR "/python",
+                     "PYTHONDONTWRITEBYTECODE=1", "python3", "-c", program});
+    CAPTURE(result.output);
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.output, "ranks 0, 1 hang (no progress for "));
+  }
+
   TEST_CASE("hangs: of several hung ranks the lowest is the root cause") {
     const TemporaryFolder folder;
     // Both are stopped by one command, and so between the same two samples.

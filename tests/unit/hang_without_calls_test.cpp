@@ -37,6 +37,12 @@ void sleep_in(Node& node, const std::string& waits) {
   }
 }
 
+/// One rank calls heartbeat(), and the others continue for this time.
+std::string beat(Node& node, std::chrono::seconds time) {
+  ++node.workers.back().activity.heartbeats;
+  return node.pass(time);
+}
+
 }  // namespace
 
 TEST_SUITE("hang detector") {
@@ -88,6 +94,38 @@ TEST_SUITE("hang detector") {
     Node node(fixed(10s), 2, 2);
     node.set_others_waiting(true);
     CHECK(node.pass(100s) == "suspected after 10 s");
+  }
+
+  TEST_CASE("hang detector: ranks that run without a heartbeat for the limit hang") {
+    struct Row {
+      HangTimeout timeout;
+      int other_ranks;
+      const char* waits;
+      const char* found;
+    };
+    for (const auto& row : {Row{fixed(10s), 0, "  ", "certain 0:busy 1:busy after 10 s"},
+                            Row{fixed(10s), 0, "c ", "certain 1:busy after 10 s"},
+                            Row{fixed(10s), 0, "cc", "certain 0:blocked 1:blocked after 10 s"},
+                            Row{fixed(10s), 2, "  ", "certain 0:busy 1:busy after 10 s"},
+                            Row{fixed(10s), 2, "cc", "suspected after 10 s"},
+                            Row{kAuto, 0, "  ", "suspected after 300 s"},
+                            Row{kAuto, 0, "c ", "suspected 1:busy after 300 s"},
+                            Row{kAuto, 2, "cc", "suspected after 300 s"}}) {
+      CAPTURE(row.found);
+      Node node = node_without_calls(row.timeout, 2, row.other_ranks);
+      CHECK(node.pass(100s) == "");  // imports
+      for (int i = 0; i < 30; ++i) CHECK(beat(node, 5s) == "");
+      sleep_in(node, row.waits);
+      CHECK(node.pass(1000s) == row.found);
+      CHECK(beat(node, 1s).starts_with("resumed"));
+    }
+  }
+
+  TEST_CASE("hang detector: intervals between heartbeats raise the automatic limit tenfold") {
+    Node node = node_without_calls(kAuto, 2);
+    for (int i = 0; i < 30; ++i) CHECK(beat(node, 60s) == "");
+    CHECK(node.pass(530s) == "");
+    CHECK(node.pass(1000s) == "suspected after 590 s");
   }
 
   TEST_CASE("hang detector: the time before the first call is not a part of the first steps") {
