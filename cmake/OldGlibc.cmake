@@ -1,11 +1,14 @@
-# DDPRUN_GLIBC: with DDPRUN_STATIC, programs need this version of glibc or a newer one, whatever version this machine has. The
-# compiler is GCC as always; only the linker is another one, zig's, which knows the symbols of each version. Few functions that
-# the code or libstdc++.a calls are newer; rendezvous/base/old_glibc.cpp defines these.
-set(DDPRUN_GLIBC "" CACHE STRING "Oldest glibc on which static programs run, such as 2.28; empty: that of this machine")
+# DDPRUN_GLIBC: with DDPRUN_STATIC, programs need this version of glibc or a newer one, whatever version this machine has. GCC
+# compiles; zig links, because it knows the symbols of each version of glibc, and strips the programs. A few functions that the code
+# or libstdc++.a calls are newer; rendezvous/base/old_glibc.cpp defines these.
+set(DDPRUN_GLIBC "" CACHE STRING "Oldest glibc on which static programs run, such as 2.27; empty: that of this machine")
 set(DDPRUN_ZIG "" CACHE STRING "With DDPRUN_GLIBC: the command zig; empty: the Python package ziglang")
 if(DDPRUN_GLIBC)
   if(NOT DDPRUN_STATIC)
     message(FATAL_ERROR "DDPRUN_GLIBC needs DDPRUN_STATIC: shared libraries of this machine need its own glibc")
+  endif()
+  if(BUILD_TESTING)
+    message(FATAL_ERROR "DDPRUN_GLIBC does not support the tests: -D BUILD_TESTING=OFF builds without them")
   endif()
   foreach(library IN ITEMS libstdc++.a libgcc_s.so.1)
     execute_process(

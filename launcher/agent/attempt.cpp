@@ -66,6 +66,7 @@ class Attempt::Impl {
   }
 
   void set_others_activity(const membership::RankActivity& activity) {
+    others_activity_ = activity;
     if (watch_) watch_->set_others_activity(activity);
   }
 
@@ -366,6 +367,7 @@ class Attempt::Impl {
             .on_slow_rank = [this](const SlowRank& slow,
                                    std::string doing) { report_slow_rank(slow, std::move(doing)); },
             .on_activity = listener_.on_activity});
+    watch_->set_others_activity(others_activity_);
   }
 
   void take_finding(const HangFinding& finding, std::vector<MissingRank> ranks) {
@@ -483,6 +485,7 @@ class Attempt::Impl {
   bool are_started_ = false;
   bool awaits_culprit_ = false;
   Phase phase_ = Phase::running;
+  membership::RankActivity others_activity_;
   std::vector<int> hung_ranks_;        ///< killed after a hang
   int stop_signal_ = 0;                ///< 0: none
   std::vector<RankFlights> recorded_;  ///< by the last record_flights()

@@ -1,8 +1,8 @@
-// Finds ranks of this node that compute longer than others, from samples of the workers. Pure: the
-// caller takes the samples, supplies the time and reports the findings.
+// Finds ranks of this node that take longer than others between collectives, from samples of the
+// workers. Pure: the caller takes the samples, supplies the time and reports the findings.
 //
-// The worker runtime counts the time that a rank spends in collectives. The rest of its time is its
-// own work. In a run that meets in collectives, the ranks make the same number of steps, so the
+// The worker runtime counts the time that a rank waits for collectives. The rest of its time is its
+// own work. If all ranks call the same collectives, they make the same number of steps, so the
 // slowest rank has the largest part of work, and the others wait for it. The parts of ranks on
 // several nodes are comparable without a common clock.
 #pragma once
@@ -21,19 +21,19 @@ namespace ddprun {
 
 /// A rank that has become slow or has recovered.
 struct SlowRank {
-  /// What the rank does in the time that other ranks do not need.
+  /// Activity of the rank during the excess time.
   enum class Phase {
     unknown,
-    computes,
-    queued,  ///< is ready to run, but has no CPU
-    sleeps,  ///< waits for input, a file or another process
+    computes,  ///< or any other activity than these:
+    queued,    ///< ready to run, but without a CPU
+    sleeps,    ///< waits for input, a file, another thread or process
   };
   int rank = 0;
-  bool is_slow = true;                ///< false: it is as fast as the others again
+  bool is_slow = true;                ///< false: it has recovered
   double factor = 1;                  ///< its time between collectives, in multiples of the median
-  std::chrono::milliseconds time{0};  ///< for which it was observed
+  std::chrono::milliseconds time{0};  ///< duration of the observation
   Phase phase = Phase::unknown;
-  double part = 0;  ///< part of the time in `phase`
+  double part = 0;  ///< part of its time in `phase`
 
   bool operator==(const SlowRank&) const = default;
 };
@@ -51,20 +51,25 @@ class SlowRankDetector {
   std::vector<SlowRank> observe(Time now, const std::vector<WorkerSample>& workers);
 
   /// Returns the median part of time that ranks of this node do not spend in collectives, in
-  /// thousandths; -1 until it is known.
+  /// thousandths, at least 1; -1 until it is known.
   int work_share() const { return work_share_; }
 
-  /// Sets the median of all nodes; -1: unknown.
+  /// Sets the median of all ranks of the run; -1: unknown.
   void set_run_share(int share) { run_share_ = share; }
 
  private:
-  /// Measurements of a rank between two samples, as parts of the time.
+  /// Parts of a rank's time between two samples.
   struct Block {
     Milliseconds time{0};
-    double factor = 1;
-    double run = -1;     ///< -1: unknown
-    double queued = -1;  ///< -1: unknown
-    double waited = 0;   ///< in collectives
+    double work = 0;    ///< outside collectives
+    double excess = 0;  ///< of `work`, over the run's median
+    double factor = 1;  ///< of `work` to the run's median
+    double run = 0;
+    double queued = 0;
+    double slept = 0;         ///< outside collectives
+    double usual_queued = 0;  ///< median of the node's ranks; 0 for a single rank
+    double usual_slept = 0;
+    bool are_times_known = true;  ///< the times but `work`
   };
   struct History {
     std::deque<Block> blocks;
@@ -72,14 +77,18 @@ class SlowRankDetector {
   };
 
   void restart(Time now, const std::vector<WorkerSample>& workers);
+  bool are_same(const std::vector<WorkerSample>& workers) const;
+  bool note_waits(const std::vector<WorkerSample>& workers);
   bool is_complete(Time now, const std::vector<WorkerSample>& workers) const;
-  std::optional<double> reference(std::vector<double> shares);
+  Block block_of(const WorkerSample& worker, Milliseconds time) const;
+  std::optional<double> usual_work(const std::vector<Block>& blocks);
   static std::optional<SlowRank> judge(int rank, History& history);
 
   int other_ranks_;
   std::optional<Time> last_sample_;
   Time begin_{};                               ///< of the current block
   std::map<int, WorkerSample> begin_samples_;  ///< by rank
+  std::map<int, std::uint64_t> waits_;         ///< in the last sample, by rank
   std::map<int, History> histories_;           ///< by rank
   int work_share_ = -1;
   int run_share_ = -1;

@@ -57,7 +57,8 @@ std::string describe_phase(const SlowRank& slow, const WorkerSample& worker) {
     case SlowRank::Phase::queued:
       return "waits for a CPU " + percent_of_time(slow.part);
     case SlowRank::Phase::sleeps:
-      return "sleeps " + percent_of_time(slow.part) + wait_text(worker);
+      return "sleeps " + percent_of_time(slow.part) +
+             (worker.activity.is_in_call ? "" : wait_text(worker));
   }
   return {};
 }

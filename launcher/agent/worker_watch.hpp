@@ -24,7 +24,7 @@ class WorkerWatch {
   struct Listener {
     /// Receives a finding and a description of each of its ranks.
     std::function<void(const HangFinding&, std::vector<MissingRank>)> on_finding;
-    /// Receives a change of a rank, and a description of the time in which it is slow; empty:
+    /// Receives a rank that has become slow or recovered, and a description of its activity; empty:
     /// unknown.
     std::function<void(const SlowRank&, std::string doing)> on_slow_rank;
     /// Receives the activity of this node's ranks when it has changed. Called only if other nodes

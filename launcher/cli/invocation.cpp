@@ -25,11 +25,11 @@ Problem apply_compat_mode(LaunchOptions& options, CompatMode mode) {
 std::string_view program_help(CompatMode mode) {
   switch (mode) {
     case CompatMode::ddprun:
-      return "PROGRAM is a Python script (its name ends in .py) or an executable, searched in "
-             "PATH, then in the folder of ddprun.";
+      return "PROGRAM is a Python script (its name ends in .py) or an executable in "
+             "PATH or in the folder of ddprun.";
     case CompatMode::torchrun:
-      return "PROGRAM is a Python script or, with --no_python, an executable, searched in PATH, "
-             "then in the folder of ddprun.";
+      return "PROGRAM is a Python script or, with --no_python, an executable in PATH or in "
+             "the folder of ddprun.";
     case CompatMode::distributed_launch:
       return "PROGRAM is a Python script, which gets --local-rank=N before its arguments unless "
              "--use_env is given. With --use_env and --no_python it may be any executable.";

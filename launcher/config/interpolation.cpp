@@ -50,7 +50,7 @@ Parsed<std::string> value_of(const Reference& reference, const EnvironmentLookup
     return ValueProblem{reference.name + " is not set: " + reference.word};
   }
   return ValueProblem{reference.name + " is not set; ${" + reference.name +
-                      ":-TEXT} gives it a default, $${" + reference.name + "} is the text itself"};
+                      ":-TEXT} has a default, $${" + reference.name + "} is not replaced"};
 }
 
 /// Replaces references from left to right by the results of `resolve`.

@@ -120,7 +120,7 @@ Problem problem_of_name(std::string_view name) {
   const auto rest = name.substr(static_cast<std::size_t>(odd - name.begin()));
   const auto bytes = std::max<std::size_t>(1, first_character(rest).bytes);
   return "has '" + printable(rest.substr(0, bytes)) +
-         "' in a name, which consists of letters (A to Z), digits and - . _ : %";
+         "' in a name; names consist of letters (A to Z), digits and - . _ : %";
 }
 
 }  // namespace

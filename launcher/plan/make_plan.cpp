@@ -106,8 +106,9 @@ class Planner {
       plan_.store_port = plan_.nodes->endpoint_port;
       if (!uses_agent_store()) {
         problem(
-            "the workers of several nodes use ddprun's store: a store in the worker with rank "
-            "0 is for one node");
+            "--agent_store=off: on several nodes ddprun hosts the workers' store; remove the "
+            "option, "
+            "or TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
       }
       if (lacks_libuv()) {
         plan_.warnings.push_back("PyTorch " + pytorch_->version +

@@ -199,7 +199,7 @@ class NodesPlanner {
     }
     if (settings.rejoin_timeout <= 2 * lease) {
       problem("--rdzv_conf=rejoin_timeout: must be more than twice " + text +
-              ", by which another node is elected");
+              ", since another host is elected after that time");
     }
     // A coordinator that takes longer has lost its lease.
     settings.answer_timeout = lease;

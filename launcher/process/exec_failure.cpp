@@ -146,7 +146,7 @@ std::string explain_exec(const StartFailure& failure, const std::string& program
     case ELOOP:
       return "too many symbolic links, or scripts that name each other as interpreter";
     case ELIBBAD:
-      return "its dynamic loader is not a program for this machine";
+      return "its dynamic loader was built for another architecture";
     case ENOMEM:
       return "there is not enough memory to load it";
     case ETIMEDOUT:

@@ -23,7 +23,7 @@ inline constexpr std::size_t kStackBytesMax = 256U << 10;
 
 class StackTaker {
  public:
-  /// `containment` outlives the taker, and the taker its coroutines.
+  /// `containment` must outlive the taker, and the taker must outlive its coroutines.
   StackTaker(boost::asio::any_io_executor executor, Containment& containment,
              const StackPlan& plan);
 

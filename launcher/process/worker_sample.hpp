@@ -1,4 +1,4 @@
-// State of a live worker at one moment, by which the agent detects hangs.
+// State of a live worker at one moment, by which the agent detects hangs and slow ranks.
 #pragma once
 
 #include "launcher/process/kernel_wait.hpp"

@@ -11,7 +11,8 @@
 
 namespace ddprun {
 
-/// Maximum length of a marked line, far above the longest. Longer ones count as a worker's.
+/// Maximum length of a marked line, far above that of the longest. Longer lines count as output of
+/// a worker.
 inline constexpr std::size_t kOwnLineBytesMax = 1U << 20;
 
 struct AgentLine {

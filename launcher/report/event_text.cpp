@@ -160,8 +160,8 @@ EventLine line(const HangEnded& event) {
 }
 
 EventLine line(const SlowRankDetected& event) {
-  char factor[32];
-  std::snprintf(factor, sizeof factor, "%.3g", event.factor);
+  char factor[64];
+  std::snprintf(factor, sizeof factor, event.factor < 100 ? "%.2f" : "more than 100", event.factor);
   return {LogLevel::warn, event.attempt,
           "rank " + std::to_string(event.rank) + " is slow: takes " + factor +
               " times as long between collectives as the median rank, for " +

@@ -1,10 +1,30 @@
-// Functions and variables of glibc that are newer than 2.28, for programs that are linked for an
-// older version (DDPRUN_GLIBC in cmake/OldGlibc.cmake).
-#include <chrono>
+// Functions and variables that are newer than glibc 2.27, for programs that are linked for an older
+// version (DDPRUN_GLIBC in cmake/OldGlibc.cmake).
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
 #include <ctime>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+// Limits the effect of a change of the system's time.
+constexpr std::int64_t kLongestWait = kSecond;
+
+/// Returns 0 if `end` has passed, at most kLongestWait.
+std::int64_t nanoseconds_until(const timespec& end, clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  const std::int64_t seconds = end.tv_sec - now.tv_sec;
+  if (seconds > 1) return kLongestWait;
+  if (seconds < -1) return 0;
+  return std::clamp(seconds * kSecond + end.tv_nsec - now.tv_nsec, std::int64_t{0}, kLongestWait);
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -16,19 +36,15 @@ pid_t gettid() noexcept {
   return static_cast<pid_t>(::syscall(SYS_gettid));
 }
 
-/// glibc 2.30. Returns ETIMEDOUT too early if the system's time is set forward meanwhile, as
-/// libstdc++ expects of a clock that is not the system's.
+/// glibc 2.30. May return 0 without a notification, which callers have to expect in any case.
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
                            const timespec* end) {
-  const auto nanoseconds = [](const timespec& time) {
-    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-  };
-  timespec now{}, system_now{};
-  ::clock_gettime(clock, &now);
-  ::clock_gettime(CLOCK_REALTIME, &system_now);
-  const auto system_end = nanoseconds(system_now) + nanoseconds(*end) - nanoseconds(now);
-  const auto whole = std::chrono::floor<std::chrono::seconds>(system_end);
-  const timespec until{.tv_sec = whole.count(), .tv_nsec = (system_end - whole).count()};
-  return ::pthread_cond_timedwait(condition, mutex, &until);
+  timespec until{};
+  ::clock_gettime(CLOCK_REALTIME, &until);
+  const std::int64_t nanoseconds = until.tv_nsec + nanoseconds_until(*end, clock);
+  until.tv_sec += nanoseconds / kSecond;
+  until.tv_nsec = nanoseconds % kSecond;
+  const int result = ::pthread_cond_timedwait(condition, mutex, &until);
+  return result == ETIMEDOUT && nanoseconds_until(*end, clock) > 0 ? 0 : result;
 }
 }

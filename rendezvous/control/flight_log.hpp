@@ -62,6 +62,7 @@ struct FlightArea {
   std::atomic<std::int32_t> unrecorded_groups;
   std::atomic<std::int64_t> waited;       ///< CallActivity::waited
   std::atomic<std::uint64_t> heartbeats;  ///< by python/ddprun, which knows its place
+  std::atomic<std::uint64_t> waits;       ///< CallActivity::waits
   std::array<FlightLog, kFlightGroupsMax> logs;
 
   static FlightArea& of(const ControlPage& page, int local_rank) {

@@ -100,7 +100,7 @@ std::optional<FlightRecorder> FlightRecorder::begin(ControlPage page, int local_
 
 FlightRecorder::FlightRecorder(FlightRecorder&& other) noexcept
     : page_(std::move(other.page_)),
-      area_(other.area_),
+      area_(std::exchange(other.area_, nullptr)),
       log_(std::exchange(other.log_, nullptr)),
       calls_(other.calls_),
       collectives_(other.collectives_) {}
@@ -150,6 +150,7 @@ void FlightRecorder::note(GroupState state) noexcept {
 }
 
 void FlightRecorder::add_wait(std::chrono::nanoseconds time) noexcept {
+  area_->waits.fetch_add(1, std::memory_order_relaxed);
   if (time.count() != 0) area_->waited.fetch_add(time.count(), std::memory_order_relaxed);
 }
 

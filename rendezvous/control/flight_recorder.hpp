@@ -109,12 +109,12 @@ std::size_t flight_area_bytes() noexcept;
 
 /// Progress of a worker in the calls of all of its live groups.
 struct CallActivity {
-  std::uint64_t calls = 0;    ///< changes whenever a call starts or ends; 0: none yet
-  std::uint64_t started = 0;  ///< number of calls of the live groups
+  std::uint64_t calls = 0;  ///< changes whenever a call starts or ends; 0: none yet
   bool is_in_call = false;
   std::uint64_t heartbeats = 0;  ///< calls of the Python function heartbeat()
-  /// Time that threads have spent in completed waits for calls, which includes the calls that they
-  /// ran themselves. Single waits are known to the kernel's tick, and have no error on average.
+  std::uint64_t waits = 0;       ///< completed waits of threads for calls
+  /// Sum of these waits, which includes calls that the threads ran themselves. The error of a wait
+  /// is a tick of the kernel; errors cancel on average.
   std::chrono::nanoseconds waited{0};
 
   bool operator==(const CallActivity&) const = default;

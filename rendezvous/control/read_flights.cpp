@@ -190,11 +190,13 @@ WorkerFlights damaged(std::string what) {
 
 CallActivity read_activity(const ControlPage& page, int local_rank) noexcept {
   const FlightArea& area = FlightArea::of(page, local_rank);
+  // A worker can write any number. Differences of two of these do not overflow.
+  const std::int64_t waited = std::max(area.waited.load(), std::int64_t{0});
   CallActivity activity{.heartbeats = area.heartbeats.load(),
-                        .waited = std::chrono::nanoseconds(area.waited.load())};
+                        .waits = area.waits.load(),
+                        .waited = std::chrono::nanoseconds(waited)};
   for (const auto& log : area.logs) {
     if (log.use.load(std::memory_order_acquire) != FlightLog::taken) continue;
-    std::uint64_t started = 0;
     for (const auto& entry : log.entries) {
       const std::uint64_t stamp = entry.stamp.load(std::memory_order_relaxed);
       if (stamp == 0) continue;
@@ -202,9 +204,7 @@ CallActivity read_activity(const ControlPage& page, int local_rank) noexcept {
       const bool is_in_call = state == static_cast<std::uint32_t>(FlightState::entered);
       activity.calls += 2 * stamp + (is_in_call ? 0 : 1);
       activity.is_in_call = activity.is_in_call || is_in_call;
-      started = std::max(started, stamp);
     }
-    activity.started += started;
   }
   return activity;
 }

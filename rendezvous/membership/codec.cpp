@@ -154,7 +154,8 @@ bool is_sound(const Any&) {
   return true;
 }
 bool is_sound(const RankActivity& activity) {
-  return activity.work_share >= -1 && activity.work_share <= kWholeWorkShare;
+  return activity.work_share == -1 ||
+         (activity.work_share >= 1 && activity.work_share <= kWholeWorkShare);
 }
 bool is_sound(const Leave& leave) {
   return leave.signal >= 0 && leave.signal <= kSignalMax;

@@ -133,7 +133,8 @@ inline constexpr int kWholeWorkShare = 1000;
 /// Activity of the ranks of one or more nodes in a round.
 struct RankActivity {
   std::chrono::milliseconds wait{0};  ///< longest wait in a collective; 0: none
-  /// Median part of the time that is not spent in collectives, in thousandths; -1: unknown.
+  /// Median part of the time that ranks do not spend in collectives, in thousandths, at least 1;
+  /// -1: unknown.
   std::int32_t work_share = -1;
 
   bool operator==(const RankActivity&) const = default;

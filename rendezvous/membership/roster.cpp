@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 
@@ -31,7 +32,7 @@ std::optional<Roster::Member> Roster::remove(NodeId id) {
 void Roster::clear() {
   members_.clear();
   waits_.clear();
-  work_shares_ = {};
+  ranks_by_share_ = {};
 }
 
 int Roster::present() const {
@@ -194,19 +195,20 @@ void Roster::note_wait(Member& member, NodeId id, std::optional<Time> since) {
 }
 
 void Roster::note_work_share(Member& member, int share) {
-  const auto nodes_with = [this](int value) -> int& {
-    return work_shares_.at(static_cast<std::size_t>(value));
+  const auto add_ranks = [this, &member](int to, std::int64_t sign) {
+    if (to < 0) return;
+    ranks_by_share_.at(static_cast<std::size_t>(to)) += sign * member.join.local_world_size;
   };
-  if (member.work_share >= 0) --nodes_with(member.work_share);
-  member.work_share = share;
-  if (share >= 0) ++nodes_with(share);
+  add_ranks(std::exchange(member.work_share, share), -1);
+  add_ranks(share, 1);
 }
 
 int Roster::median_work_share() const {
-  const int known = std::accumulate(work_shares_.begin(), work_shares_.end(), 0);
-  int seen = 0;
-  for (int share = 0; const int nodes : work_shares_) {
-    seen += nodes;
+  const auto known =
+      std::accumulate(ranks_by_share_.begin(), ranks_by_share_.end(), std::int64_t{0});
+  std::int64_t seen = 0;
+  for (int share = 0; const auto ranks : ranks_by_share_) {
+    seen += ranks;
     if (2 * seen >= known && known > 0) return share;
     ++share;
   }

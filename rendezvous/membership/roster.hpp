@@ -97,7 +97,7 @@ class Roster {
   void note(NodeId id, const RankActivity& activity, Time now);
 
   /// Returns the longest wait of ranks on nodes other than this one, and the lower median of the
-  /// work shares of all nodes.
+  /// work shares of all nodes, weighted by their ranks.
   RankActivity activity_for(NodeId id, Time now) const;
 
   /// Marks the round's workers as ended on all nodes; each node's next notice is due at
@@ -112,8 +112,8 @@ class Roster {
 
   std::map<NodeId, Member> members_;
   std::set<std::pair<Time, NodeId>> waits_;  ///< Member::waits_since of all nodes that wait
-  /// Number of nodes by Member::work_share.
-  std::array<int, kWholeWorkShare + 1> work_shares_{};
+  /// Number of ranks by Member::work_share of their node.
+  std::array<std::int64_t, kWholeWorkShare + 1> ranks_by_share_{};
 };
 
 }  // namespace ddprun::membership

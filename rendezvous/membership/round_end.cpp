@@ -25,7 +25,7 @@ void RoundEnd::note(NodeId node, const WorkersEnded& ended, Time now) {
   if (ended.no_restart) no_restart_ = ended.no_restart;
   const bool has_failed = !ended.failures.empty() || !ended.not_started.empty();
   if (has_failed) failures_.add(node, ended.failures, now);
-  // Workers that were asked to stop, and their peers, may end in any way at no cost.
+  // Failures of workers that were asked to stop, and of their peers, use no restart.
   const bool is_for_newcomer = change_ && change_->kind == MembershipChange::Kind::comes;
   const bool is_own = std::any_of(ended.failures.begin(), ended.failures.end(),
                                   [](const Failure& failure) { return !failure.is_victim; });

@@ -1,6 +1,7 @@
 // Process groups of real processes on the host backend: they connect through a real store, get
 // equal results, and detect a death at once.
 #include "rendezvous/control/control_page.hpp"
+#include "rendezvous/control/flight_recorder.hpp"
 #include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
@@ -305,6 +306,31 @@ TEST_SUITE("host group") {
     CHECK(ranks.wait(0).output ==
           "peer 7: the attempt was ended: rank 7 exited with status 1 (during barrier(), "
           "collective 0 of group \"default\" in round 0)");
+  }
+
+  TEST_CASE("host group: the control page contains the waits of a rank and not its work") {
+    const StoreProcess store;
+    auto page = control::ControlPage::create(2);
+    RankProcesses ranks(2, [&](int rank) {
+      auto env = make_env(store.endpoint(), rank, 2);
+      env.control_page_fd = page.fd();
+      env.control_page_slot = rank;
+      auto group = ProcessGroup::create(env, small_group());
+      group.barrier().wait();
+      if (rank == 1) ::usleep(200'000);
+      float value = 1;
+      const auto work = group.all_reduce(as_buffer(&value, 1));
+      // A wait that fails counts as well.
+      if (rank == 0) CHECK_THROWS(work.wait(Deadline::after(20ms)));
+      work.wait();
+      return std::string("done");
+    });
+    CHECK(ranks.wait(0).output == "done");
+    CHECK(ranks.wait(1).output == "done");
+    const auto waiting = control::read_activity(page, 0), late = control::read_activity(page, 1);
+    CHECK(waiting.waits == 3);
+    CHECK(late.waits == 2);
+    CHECK(waiting.waited - late.waited > 100ms);
   }
 
   TEST_CASE("host group: a failed creation names the missing ranks") {

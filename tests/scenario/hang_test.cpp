@@ -108,14 +108,13 @@ TEST_SUITE("hangs") {
     const TemporaryFolder folder;
     const std::string file = folder / "fast", events = folder / "events";
     Program run({in_bin("ddprun"), "--nproc_per_node=3", "--events=" + events,
-                 in_bin("flight_worker"), "host", "slow", "1.5", file});
-    CHECK(run.read_until_contains("rank 2 is slow: takes 1."));
+                 in_bin("flight_worker"), "host", "slow", "1.8", file});
+    CHECK(run.read_until_contains("rank 2 is slow: takes "));
     write_file(file, "");
     CHECK(run.read_until_contains("rank 2 is as fast as the others again"));
     run.signal(SIGTERM);
     CHECK(run.wait() == 143);
     CAPTURE(run.output());
-    CHECK(contains(run.output(), " s; sleeps "));
     CHECK_FALSE(contains(run.output(), "rank 0 is slow"));
     CHECK_FALSE(contains(run.output(), "rank 1 is slow"));
     const std::string text = read_file(events);
@@ -125,10 +124,10 @@ TEST_SUITE("hangs") {
 
   TEST_CASE("slow ranks: the only rank of a node is compared with the ranks of other nodes") {
     const TemporaryFolder folder;
-    Cluster cluster("2", "exec " + in_bin("flight_worker") + " host slow 1.5 " + (folder / "fast"));
+    Cluster cluster("2", "exec " + in_bin("flight_worker") + " host slow 1.8 " + (folder / "fast"));
     auto& host = cluster.start(2);
     auto& other = cluster.start(3);
-    CHECK(other.read_until_contains("rank 1 is slow: takes 1."));
+    CHECK(other.read_until_contains("rank 1 is slow: takes "));
     host.signal(SIGINT);
     CHECK(host.wait() == 130);
     CHECK(other.wait() == 130);

@@ -211,7 +211,7 @@ TEST_SUITE("network") {
     nodes.check_end({1, 2, 3});
   }
 
-  TEST_CASE("network: a run that requires both nodes of a cut starts once they connect") {
+  TEST_CASE("network: a run that requires two nodes cut from each other starts once they connect") {
     Nodes nodes(3, {.nnodes = "3", .lease = "30", .are_2_and_3_cut = true});
     if (!is_permitted(nodes)) return;
     for (const int node : {1, 2, 3}) {

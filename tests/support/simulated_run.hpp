@@ -271,7 +271,8 @@ class SimulatedRun : protected SimulatedState {
       if (!node.has_workers || node.life != life) return;
       const bool waits = chance(70);
       const auto time = waits ? std::chrono::floor<milliseconds>(now_ - since) : milliseconds(0);
-      to_node(index, node.agent, OwnActivity{{.wait = time}});
+      to_node(index, node.agent,
+              OwnActivity{{.wait = time, .work_share = any(1, kWholeWorkShare)}});
       plan_wait(index, life, waits ? since : now_);
     });
   }
@@ -279,7 +280,9 @@ class SimulatedRun : protected SimulatedState {
   void act(int index, const NoteActivity& others) {
     const Node& node = nodes_[static_cast<std::size_t>(index)];
     const auto begin = round_begins_.find({node.incarnation, node.round.round});
-    const auto wait = others.activity.wait;
+    const auto [wait, share] = others.activity;
+    check(share == -1 || (share >= 1 && share <= kWholeWorkShare),
+          "a work share is a part of 1000");
     if (wait.count() == 0 || begin == round_begins_.end()) return;
     check(now_ - wait >= begin->second,
           node.name + " is notified of waits that are not older than its round");

@@ -164,28 +164,29 @@ TEST_SUITE("captured reducer steps") {
   TEST_CASE("captured reducer: capturing a step that requires the host is rejected") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
-      const std::string each = " in each step (do without it, or do not capture)";
+      const std::string each = " in each step; disable it, or do not capture the step";
       auto options = kSmallBuckets;
       options.hook = compress(group, DataType::float16);
       CHECK(refusal_with(group, options) ==
-            "the bucket hook " + options.hook->name + " has the hosts do something" + each);
+            "the bucket hook " + options.hook->name + " requires the host to run it" + each);
       options = kSmallBuckets;
       options.find_unused_parameters = true;
       CHECK(refusal_with(group, options) ==
-            "find_unused_parameters has the hosts agree on what was used" + each);
+            "find_unused_parameters requires the host to exchange which parameters were used" +
+                each);
       options = kSmallBuckets;
       options.uneven_inputs = UnevenInputs::average_over_all;
       CHECK(refusal_with(group, options) ==
-            "uneven_inputs has the hosts agree on which ranks have input" + each);
+            "uneven_inputs requires the host to exchange which ranks have input" + each);
       options = kSmallBuckets;
       options.drift_check_steps = 100;
       CHECK(refusal_with(group, options) ==
-            "drift_check_steps has the hosts compare parameters" + each);
+            "drift_check_steps requires the host to compare parameters" + each);
       options = kSmallBuckets;
       options.broadcast_buffers = true;
       std::vector<float> counter(1);
       CHECK(refusal_with(group, options, 2, {as_buffer(counter.data(), 1)}) ==
-            "broadcast_buffers has the hosts send those in the memory of the CPU" + each);
+            "broadcast_buffers requires the host to send the buffers in its memory" + each);
     });
   }
 

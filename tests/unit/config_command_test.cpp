@@ -256,7 +256,7 @@ TEST_SUITE("converting to a configuration file") {
     CHECK(made_of(convert_hostfile("hosts", "# nobody\n")) == "hosts: names no host");
     CHECK(
         made_of(convert_hostfile("hosts", "a\n\nb$c\nd[1-2]\nd2 slots=1\n")) ==
-        "hosts:3: the name 'b$c' has '$' in a name, which consists of letters (A to Z), digits and "
+        "hosts:3: the name 'b$c' has '$' in a name; names consist of letters (A to Z), digits and "
         "- . _ : %\n"
         "hosts:5: d2 is already listed on line 4");
     CHECK(made_of(convert_hostfile("hosts", "a\nb[1-16384]\n")) ==

@@ -57,7 +57,7 @@ TEST_SUITE("node names") {
     CHECK(names_in("a[3-1]") == "problem: has a range whose start exceeds its end: 3-1");
     CHECK(names_in("a[01-100]") == "problem: has a range whose ends differ in width: 01-100");
     CHECK(names_in("a]") ==
-          "problem: has ']' in a name, which consists of letters (A to Z), digits and - . _ : %");
+          "problem: has ']' in a name; names consist of letters (A to Z), digits and - . _ : %");
   }
 
   TEST_CASE("node names: names with shell characters or a leading dash are rejected") {
@@ -112,7 +112,7 @@ TEST_SUITE("references to variables") {
     CHECK(replaced("$${A} costs 5$$") == "${A} costs 5$");
     CHECK(replaced("${B:?set it to the job's number}") ==
           "problem: B is not set: set it to the job's number");
-    CHECK(contains(replaced("${B}"), "problem: B is not set; ${B:-TEXT} gives it a default"));
+    CHECK(contains(replaced("${B}"), "problem: B is not set; ${B:-TEXT} has a default"));
     // Values are not expanded again.
     CHECK(replaced("${PRICE}{A}") == "5${A}");
   }

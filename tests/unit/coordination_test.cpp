@@ -133,13 +133,24 @@ TEST_SUITE("coordination") {
     };
     CHECK(answer(1, -1) == -1);
     CHECK(answer(1, 1000) == 1000);
-    CHECK(answer(2, 0) == 0);
+    CHECK(answer(2, 1) == 1);
     CHECK(answer(3, 700) == 700);
     CHECK(answer(4, 800) == 700);
     CHECK(answer(2, 900) == 800);
     // Of another round.
     CHECK(answer(4, 800, 1) == 900);
     CHECK(answer(4, -1) == 900);
+  }
+
+  TEST_CASE("coordination: the work share of a node counts once for each of its ranks") {
+    CoordinationDriver driver(settings(2, 2));
+    auto large = driver.join_of("node1");
+    large.local_world_size = 3;
+    driver.send(1, large, 0);
+    driver.join(2, "node2", 0);
+    driver.send(2, Heartbeat{1, 0, {.work_share = 500}}, 1000);
+    driver.send(1, Heartbeat{1, 0, {.work_share = 900}}, 1000);
+    CHECK(driver.sent_to<HeartbeatAnswer>(1).at(0).activity.work_share == 900);
   }
 
   TEST_CASE("coordination: a wait reported for an earlier round is ignored") {

@@ -197,7 +197,7 @@ TEST_SUITE("data loader") {
     };
     DataLoader loader(group_of_one(), counting(1), load, options_of(1, 1));
     CHECK(what_of([&] { loader.next(); }) ==
-          "data loader: a batch of 65 bytes, batch_bytes_max is 64");
+          "data loader: a batch has 65 bytes, more than batch_bytes_max, 64");
     const auto make = [](std::size_t threads, std::size_t prefetch) {
       return what_of([=] {
         DataLoader(group_of_one(), counting(1), load_tens, options_of(threads, prefetch));

@@ -96,8 +96,16 @@ TEST_SUITE("flight recorder") {
     FlightRecorder moved = std::move(*first);
     moved.add_wait(0ms);
     moved.add_wait(1ms);
-    CHECK(read_activity(page, 1) == CallActivity{.waited = 13ms});
+    CHECK(read_activity(page, 1) == CallActivity{.waits = 4, .waited = 13ms});
+    CHECK(read_activity(page, 0) == CallActivity{});
+  }
+
+  TEST_CASE("flight recorder: a negative sum of waits counts as none") {
+    const auto page = ControlPage::create(1);
+    FlightArea::of(page, 0).waited.store(std::numeric_limits<std::int64_t>::min());
     CHECK(read_activity(page, 0).waited == 0ms);
+    FlightArea::of(page, 0).waited.store(std::numeric_limits<std::int64_t>::max());
+    CHECK(read_activity(page, 0).waited == std::chrono::nanoseconds::max());
   }
 
   TEST_CASE("flight recorder: the end of an overwritten call does not change another call") {

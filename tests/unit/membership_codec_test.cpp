@@ -178,6 +178,9 @@ TEST_SUITE("membership codec") {
     CHECK_FALSE(is_refused_as(Leave{"", kSignalMax}));
     CHECK(is_refused_as(Leave{"", kSignalMax + 1}));
     CHECK(is_refused_as(Leave{"", -1}));
+    const auto beat = [](int share) { return Heartbeat{1, 0, {.work_share = share}}; };
+    for (const int share : {-1, 1, kWholeWorkShare}) CHECK_FALSE(is_refused_as(beat(share)));
+    for (const int share : {-2, 0, kWholeWorkShare + 1}) CHECK(is_refused_as(beat(share)));
     CHECK_FALSE(is_refused_as(failed(0, 1e300)));
     CHECK(is_refused_as(failed(-1, 0)));
     CHECK(is_refused_as(failed(0, -1)));

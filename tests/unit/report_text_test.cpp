@@ -79,6 +79,8 @@ TEST_SUITE("event text") {
     CHECK(line_for(slow).message ==
           "rank 3 is slow: takes 1.31 times as long between collectives as the median rank, for "
           "10.0 s; computes");
+    slow.factor = 1000;
+    CHECK(line_for(slow).message.find("takes more than 100 times as long") != std::string::npos);
     CHECK(line_for(SlowRankRecovered{1, 3}).message == "rank 3 is as fast as the others again");
   }
 

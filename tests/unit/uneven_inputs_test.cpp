@@ -235,8 +235,8 @@ TEST_SUITE("reducer with uneven inputs") {
       reducer.join();
     });
     CHECK(errors == Errors(4,
-                           "GradientReducer: ranks 0, 2 have no more input, the others have: "
-                           "all stop here"));
+                           "GradientReducer: ranks 0, 2 have no more input, but other ranks "
+                           "have; all ranks stop"));
     const auto even = errors_of_ranks(2, [](ProcessGroup& group) {
       Model model;
       GradientReducer reducer(group, model.parameters, {}, joining(UnevenInputs::throw_early));
@@ -282,7 +282,7 @@ TEST_SUITE("reducer with uneven inputs") {
               differ);
       reducer.begin_forward(true);
       require(what_of([&] { reducer.begin_forward(true); }) ==
-                  "GradientReducer: begin_forward() twice, begin() is missing",
+                  "GradientReducer: begin_forward() was called twice without begin()",
               "twice");
       require(what_of([&] { reducer.join(); }) ==
                   "GradientReducer: join() after begin_forward(), begin() is missing",

@@ -265,12 +265,14 @@ struct AdamWPace {
 ///   value -= learning_rate * (weight_decay * value
 ///            + (mean / (1 - beta1^step)) / (sqrt(square / (1 - beta2^step)) + epsilon))
 struct AdamW {
-  Buffer values;        ///< [elements], changed
-  Buffer master = {};   ///< [elements] float32 copy of bfloat16 values, which is updated and then
-                        ///< converted to `values`; without data for other types
-  Buffer gradient;      ///< [elements]
-  Buffer mean;          ///< [elements] as statistics, changed; zero before the first step
-  Buffer square;        ///< [elements] as statistics, changed; zero before the first step
+  Buffer values;       ///< [elements], changed
+  Buffer master = {};  ///< [elements] float32 copy of bfloat16 values, which is updated and then
+                       ///< converted to `values`; without data for other types
+  Buffer gradient;     ///< [elements]
+  Buffer
+      mean;  ///< [elements] of the type of statistics, updated in place; zero before the first step
+  Buffer square;  ///< [elements] of the type of statistics, updated in place; zero before the first
+                  ///< step
   Buffer squared_norm;  ///< [1] float64: norm^2 of all parameters' gradients (AddSum)
   Buffer pace = {};     ///< [3] float64: an AdamWPace used instead of `step` and `learning_rate`
                         ///< when steps are recorded; empty if unused
@@ -287,10 +289,11 @@ struct AdamW {
 /// One step of stochastic gradient descent with PyTorch's rule, on one parameter:
 ///   velocity = momentum * velocity + gradient; value -= learning_rate * velocity
 struct Sgd {
-  Buffer values;         ///< [elements], changed
-  Buffer master = {};    ///< see AdamW
-  Buffer gradient;       ///< [elements]
-  Buffer velocity = {};  ///< [elements] as statistics, changed; not read if `momentum` is 0
+  Buffer values;       ///< [elements], changed
+  Buffer master = {};  ///< see AdamW
+  Buffer gradient;     ///< [elements]
+  Buffer velocity =
+      {};  ///< [elements] of the type of statistics, updated in place; not read if `momentum` is 0
   std::size_t elements = 0;
   double learning_rate = 0;
   double momentum = 0;

@@ -165,7 +165,7 @@ CheckpointDirectory::CheckpointDirectory(fs::path path, Options options)
   if (create_durably(path_))
     write_log(options_.log, LogLevel::info, "directory " + path_.string() + " is new");
   const auto names = names_in(path_);
-  // In this order: the listed files belong to a writer that holds the lock, or to a dead one.
+  // Lists the files before it checks the lock: without a writer they belong to one that has died.
   if (!WriterLock::is_held(path_)) remove_temporaries(names);
 }
 

@@ -60,8 +60,8 @@ class DataLoader::Impl {
       try {
         const std::size_t used = load_(slot->samples, slot->memory);
         if (used > batch_bytes_) {
-          throw Error(Errc::usage, "data loader: a batch of " + std::to_string(used) +
-                                       " bytes, batch_bytes_max is " +
+          throw Error(Errc::usage, "data loader: a batch has " + std::to_string(used) +
+                                       " bytes, more than batch_bytes_max, " +
                                        std::to_string(batch_bytes_));
         }
         ring_->loaded(*slot, used);

@@ -134,8 +134,8 @@ WriterLock::WriterLock(const std::filesystem::path& directory, Deadline deadline
 }
 
 bool WriterLock::try_lock() {
-  // Before the file is created: the writer that holds the directory creates the file again if it
-  // was removed.
+  // Checks the directory before it creates the file: if the file was removed, the writer that holds
+  // the directory creates it again.
   if (is_locked(directory_fd_.get())) return false;
   if (fd_.get() < 0) fd_ = open_file(file_);
   if (!try_lock_file(fd_.get(), file_)) return false;

@@ -10,22 +10,23 @@ bool is_on_host(const Buffer& buffer) {
   return buffer.elements > 0 && buffer.device.kind == Device::Kind::cpu;
 }
 
-std::string of_hosts(const std::string& option, const std::string& what) {
-  return option + " has the hosts " + what + " in each step (do without it, or do not capture)";
+std::string needs_host(const std::string& option, const std::string& what) {
+  return option + " requires the host to " + what +
+         " in each step; disable it, or do not capture the step";
 }
 
 }  // namespace
 
 std::string why_not_captured(const ReducerOptions& options, std::span<const Buffer> state,
                              const ReducerProgress& progress) {
-  if (options.hook) return of_hosts("the bucket hook " + options.hook->name, "do something");
+  if (options.hook) return needs_host("the bucket hook " + options.hook->name, "run it");
   if (options.find_unused_parameters && !options.static_graph)
-    return of_hosts("find_unused_parameters", "agree on what was used");
+    return needs_host("find_unused_parameters", "exchange which parameters were used");
   if (options.uneven_inputs != UnevenInputs::none)
-    return of_hosts("uneven_inputs", "agree on which ranks have input");
-  if (options.drift_check_steps != 0) return of_hosts("drift_check_steps", "compare parameters");
+    return needs_host("uneven_inputs", "exchange which ranks have input");
+  if (options.drift_check_steps != 0) return needs_host("drift_check_steps", "compare parameters");
   if (options.broadcast_buffers && std::any_of(state.begin(), state.end(), is_on_host))
-    return of_hosts("broadcast_buffers", "send those in the memory of the CPU");
+    return needs_host("broadcast_buffers", "send the buffers in its memory");
   const bool moves = options.rebuild_buckets && !progress.has_rebuilt;
   if (progress.steps > 0 && progress.knows_counts && !moves) return {};
   return std::string("buckets and communicator do not have their final places before ") +

@@ -53,7 +53,7 @@ StepPartners InputCount::announce(ProcessGroup& group, bool takes_part, bool syn
   if (policy_ == UnevenInputs::throw_early && partners.active > 0 &&
       partners.active < group.size()) {
     throw Error(Errc::usage, "GradientReducer: " + describe_idle(flags) +
-                                 " no more input, the others have: all stop here");
+                                 " no more input, but other ranks have; all ranks stop");
   }
   return partners;
 }

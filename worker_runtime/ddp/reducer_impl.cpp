@@ -155,7 +155,7 @@ void GradientReducer::Impl::require_capturable() const {
 void GradientReducer::Impl::begin_forward(bool synchronise) {
   require_idle("begin_forward()");
   require_capturable();
-  if (forward_) refuse_reducer("begin_forward() twice, begin() is missing");
+  if (forward_) refuse_reducer("begin_forward() was called twice without begin()");
   forward_ = prepare(true, synchronise);
   forward_began_ = Deadline::Clock::now();
 }

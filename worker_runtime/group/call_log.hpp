@@ -33,10 +33,12 @@ class CallLog {
   std::uint64_t enter(const Operation& operation, Deadline::Clock::time_point now) noexcept;
   void end(std::uint64_t flight) noexcept;
 
+  // Callable by several threads at a time, but not after leave() has begun.
+
   /// Returns the time at which a wait for a call begins, for add_wait(). Does not read the clock
   /// without a flight recorder.
   std::chrono::nanoseconds begin_wait() const noexcept;
-  /// Records a wait that ends at the call.
+  /// Records a wait that ends now.
   void add_wait(std::chrono::nanoseconds begin) noexcept;
 
   /// Returns the exception for the caller: a PeerFailed with the call added, or `failure`.

@@ -44,6 +44,24 @@ class OwnWait {
 
 }  // namespace
 
+/// Records the time of a wait, however it ends. Created and destroyed with the mutex locked.
+class WorkQueue::RecordedWait {
+ public:
+  explicit RecordedWait(WorkQueue& queue) : queue_(queue) {
+    // The communication thread ends the log once the queue is stopping.
+    if (!queue_.is_stopping_) begin_ = queue_.log_.begin_wait();
+  }
+  RecordedWait(const RecordedWait&) = delete;
+  RecordedWait& operator=(const RecordedWait&) = delete;
+  ~RecordedWait() {
+    if (begin_ && !queue_.is_stopping_) queue_.log_.add_wait(*begin_);
+  }
+
+ private:
+  WorkQueue& queue_;
+  std::optional<std::chrono::nanoseconds> begin_;
+};
+
 WorkQueue::WorkQueue(std::unique_ptr<Backend> backend, std::size_t ranks,
                      const GroupOptions& options, CallLog log)
     : backend_(std::move(backend)),
@@ -118,6 +136,8 @@ void WorkQueue::mark(Work::State& work, void* stream, Lock& lock) {
 }
 
 void WorkQueue::wait_for_space(Lock& lock) {
+  if (works_.size() < kQueuedWorksMax) return;
+  const RecordedWait recorded(*this);
   const auto deadline = Deadline::after(options_.collective_timeout);
   while (works_.size() == kQueuedWorksMax && !failure_) {
     const bool is_late = changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout;
@@ -133,8 +153,7 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
   require_own_process();
   Lock lock(mutex_);
   const OwnWait own_wait(own_waiter_, work.caller);
-  std::optional<std::chrono::nanoseconds> begin;
-  if (!is_stopping_) begin = log_.begin_wait();
+  const RecordedWait recorded(*this);
   for (int polls = 0; !work.is_done;) {
     // A thread with less time than collective_timeout must not run a collective.
     const bool may_run = deadline.is_never() || deadline.remaining() > options_.collective_timeout;
@@ -149,14 +168,13 @@ void WorkQueue::wait(const Work::State& work, Deadline deadline) {
       throw_timeout(work, deadline);
     }
   }
-  // The communication thread ends the log once the queue is stopping.
-  if (begin && !is_stopping_) log_.add_wait(*begin);
 }
 
 void WorkQueue::hold(const Work::State& work, void* stream) {
   require_own_process();
   if (work.capture != 0) return device_->hold_captured(stream, work.capture, work.captured);
   Lock lock(mutex_);
+  const RecordedWait recorded(*this);
   while (!work.is_done && work.launch == 0) {
     if (is_running_) {
       changed_.wait(lock);

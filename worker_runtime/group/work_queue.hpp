@@ -104,6 +104,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  class RecordedWait;
 
   std::uint64_t capture_of(const Operation& operation, void* stream);
   [[noreturn]] void refuse_capture(const Operation& operation, const std::string& reason) const;
@@ -130,7 +131,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   DeviceQueue* const device_;  ///< owned by the backend; null if it has none
   const std::size_t ranks_;
   const GroupOptions options_;
-  CallLog log_;  ///< used by the thread that runs works
+  CallLog log_;  ///< used by the thread that runs works; its waits by all, with mutex_ locked
   std::promise<void> entered_;
   std::thread thread_;
 

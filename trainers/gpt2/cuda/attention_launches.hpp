@@ -1,5 +1,5 @@
-// Like launches.hpp, for attention: bfloat16 on tensor cores, float32 without them, since they
-// would round.
+// Like launches.hpp, for attention. Tensor cores compute bfloat16; they would round float32, which
+// is computed without them.
 #pragma once
 
 #include "trainers/gpt2/cuda/kernels/attention_backward.cuh"
