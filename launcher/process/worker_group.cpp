@@ -254,7 +254,8 @@ asio::awaitable<void> WorkerGroup::Impl::watch(std::shared_ptr<Impl> self,
   worker->standard_error->finish();
   if (exited.failed()) {
     exited.last_lines = worker->standard_error->last_lines();
-    if (worker->hang && exit.signal == SIGKILL) exited.hung = *worker->hang;
+    // SIGKILL, or SIGABRT if its stacks have ended it.
+    if (worker->hang && exit.signal != 0) exited.hung = *worker->hang;
     add_exit_facts(exited, exit, worker->spec, self->out_of_memory_);
     if (worker->damage && exited.error_message.empty()) {
       exited.error_message =

@@ -102,6 +102,8 @@ EventLine line(const WorkerExited& event) {
   if (event.was_stopped) {
     return {LogLevel::debug, event.attempt, who + " stopped with " + end_of(event) + after};
   }
+  if (!event.hung.empty())
+    return {LogLevel::warn, event.attempt, who + " hung" + after + ": " + event.hung};
   return {LogLevel::warn, event.attempt, describe_failure(event) + after};
 }
 
@@ -148,7 +150,8 @@ EventLine line(const HangDetected& event) {
   std::string text = (ranks.empty() ? "the workers" : ranks_phrase(ranks)) + verb +
                      " (no progress for " + seconds_text(event.seconds) + "): ";
   text += doing.empty() ? "no late rank found on this node" : join(doing, ", ");
-  if (event.lacks_restarts) text += "; no restarts are left, so the workers keep running";
+  if (event.lacks_restarts)
+    text += "; no restarts are left (--max_restarts), so the workers keep running";
   if (event.action == OnHang::restart) text += "; restarting the workers";
   if (event.action == OnHang::stop) text += "; ending the run";
   return {LogLevel::warn, event.attempt, text};

@@ -78,7 +78,7 @@ std::vector<std::string> show_file(const std::string& size) {
 
 std::vector<std::string> native_stack_arguments(const std::string& gdb, pid_t pid) {
   return gdb_arguments(gdb, pid, {"set debuginfod enabled off", "set auto-load off", "set width 0"},
-                       {"thread apply all bt 64"});
+                       {"thread apply all -ascending bt 64"});
 }
 
 std::vector<std::string> python_stack_arguments(const std::string& gdb, pid_t pid,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -149,6 +150,20 @@ TEST_SUITE("hangs") {
     CAPTURE(result.output);
     CHECK(result.exit_code == 0);
     CHECK(contains(result.output, "ranks 0, 1 hang (no progress for "));
+  }
+
+  TEST_CASE("hangs: a Python rank that ends when its stacks are taken counts as hung") {
+    const TemporaryFolder folder;
+    std::filesystem::create_symlink("/usr/bin/python3", folder.path() / "python3");
+    // Without other tools in PATH, Python's own handler prints the stacks and ends the process.
+    const auto result =
+        run_program({"/usr/bin/env", "PATH=" + folder.path().string(), in_bin("ddprun"),
+                     "--nproc_per_node=2", "--hang_timeout=2", "--on_hang=stop", "--no_python",
+                     "python3", "-c", "import time; time.sleep(300)"});
+    CAPTURE(result.output);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.output, "killed by signal 6, SIGABRT after a hang: does not run"));
+    CHECK_FALSE(contains(result.output, " was killed by SIGABRT"));
   }
 
   TEST_CASE("hangs: of several hung ranks the lowest is the root cause") {

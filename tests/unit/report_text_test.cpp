@@ -52,8 +52,8 @@ TEST_SUITE("event text") {
     CHECK(line_for(hang).message == "rank 3 hangs (no progress for 5.00 s): is a");
     hang.lacks_restarts = true;
     CHECK(line_for(hang).message ==
-          "rank 3 hangs (no progress for 5.00 s): is a; no restarts are left, so the workers keep "
-          "running");
+          "rank 3 hangs (no progress for 5.00 s): is a; no restarts are left (--max_restarts), so "
+          "the workers keep running");
     hang.lacks_restarts = false;
     hang.action = OnHang::restart;
     hang.ranks.push_back({4, "is b"});
@@ -91,6 +91,9 @@ TEST_SUITE("event text") {
     exited.signal = SIGKILL;
     exited.hung = "stopped by a signal (state T)";
     CHECK(describe_failure(exited) == "rank 3 (pid 7) hung: stopped by a signal (state T)");
+    exited.ran_seconds = 12;
+    CHECK(line_for(exited).message ==
+          "rank 3 (pid 7) hung after 12.0 s: stopped by a signal (state T)");
     CHECK(end_of(exited) == "SIGKILL after a hang: stopped by a signal (state T)");
   }
 
