@@ -13,16 +13,17 @@ namespace ddprun {
 
 namespace {
 
-/// Returns ", waits in read of /data/a.bin, called by python3.11"; parts that are unknown are
-/// missing.
+/// Returns ", waits in read of /data/a.bin, called by libtorch_cpu.so"; parts that are unknown are
+/// missing, and the interpreter, which calls everything.
 std::string wait_text(const WorkerSample& worker) {
   const auto wait = main_thread_wait(worker.pid);
   const auto& call = wait.system_call.empty() ? wait.function : wait.system_call;
   if (call.empty()) return {};
   std::string text = ", waits in " + call;
   if (!wait.file.empty()) text += " of " + wait.file;
-  const auto& code = worker.waiting_code;
-  return text + (code.empty() ? "" : ", called by " + code.substr(code.rfind('/') + 1));
+  const auto code = worker.waiting_code.substr(worker.waiting_code.rfind('/') + 1);
+  const bool is_interpreter = code.starts_with("python") || code.starts_with("libpython");
+  return text + (code.empty() || is_interpreter ? "" : ", called by " + code);
 }
 
 std::string describe_state(HangCondition condition, const WorkerSample& worker) {
