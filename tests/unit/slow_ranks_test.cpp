@@ -196,13 +196,14 @@ TEST_SUITE("slow ranks") {
       const char* name;
       void (*change)(std::vector<WorkerSample>& workers);
     };
-    for (const auto& row :
-         {Row{"pid", [](auto& workers) { workers[0].pid = 7; }},
-          Row{"waits", [](auto& workers) { workers[0].activity.waits = 0; }},
-          Row{"waited", [](auto& workers) { workers[0].activity.waited = 0ns; }},
-          Row{"overflow",
-              [](auto& workers) { workers[0].activity.waited = std::chrono::nanoseconds::max(); }},
-          Row{"end", [](auto& workers) { workers.erase(workers.begin()); }}}) {
+    for (const auto& row : {Row{"pid", [](auto& workers) { workers[0].pid = 7; }},
+                            Row{"waits", [](auto& workers) { workers[0].activity.waits = 0; }},
+                            Row{"waited", [](auto& workers) { workers[0].activity.waited = 0ns; }},
+                            Row{"overflow",
+                                [](auto& workers) {
+                                  workers[0].activity.waited = std::chrono::nanoseconds::max() / 2;
+                                }},
+                            Row{"end", [](auto& workers) { workers.erase(workers.begin()); }}}) {
       CAPTURE(row.name);
       Node node({100ms, 100ms, 130ms});
       CHECK(node.pass(19s) == "");
