@@ -24,9 +24,12 @@ constexpr auto kRetryPause = std::chrono::milliseconds(100);
 /// Timeout of a request that is retried: a fraction of the shortest lease.
 constexpr auto kRenewalTimeout = std::chrono::seconds(1);
 
-/// Time before the end of the leadership to notify the nodes of an outcome that could not be
-/// written.
+/// Time before the end of the leadership at which writes end.
 constexpr auto kTellingTime = std::chrono::milliseconds(100);
+
+/// Maximum time to write an outcome before the nodes are notified of it nevertheless: long enough
+/// for etcd to elect a leader, and shorter than the time for which nodes are awaited after it.
+constexpr auto kOutcomeTimeout = std::chrono::seconds(2);
 
 Deadline deadline_at(Time time) {
   return Deadline::after(
@@ -148,7 +151,8 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
   }
   // Use the current end of the leadership: it moves while renewals succeed and only this write
   // fails.
-  const auto limit = facts.leadership.end() - kTellingTime;
+  auto limit = facts.leadership.end() - kTellingTime;
+  if (kept.outcome) limit = std::min<Time>(limit, Deadline::Clock::now() + kOutcomeTimeout);
   std::string problem = "its lease is about to end";
   asio::steady_timer retry(self->client_->executor());
   while (!self->has_ended_ && Deadline::Clock::now() < limit) {

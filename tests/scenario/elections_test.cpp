@@ -210,7 +210,7 @@ TEST_SUITE("elections") {
     EtcdServer etcd;
     const WorkerFolder workers;
     ElectedRun run(etcd.endpoint(), "2", workers.script(), {"--security=open"},
-                   "last_call_timeout=0.2,etcd_lease_timeout=4");
+                   "last_call_timeout=0.2,etcd_lease_timeout=10");
     auto& host = run.start_host(2);
     auto& other = run.start(3);
     REQUIRE(other.read_until_contains("rank 1 of 2"));
