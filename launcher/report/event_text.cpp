@@ -93,17 +93,17 @@ EventLine line(const WorkerDying& event) {
 }
 
 EventLine line(const WorkerExited& event) {
-  const auto who = rank_and_pid(event.rank, event.pid);
+  const auto worker = rank_and_pid(event.rank, event.pid);
   const auto after = " after " + seconds_text(event.ran_seconds);
-  if (!event.failed()) return {LogLevel::debug, event.attempt, who + " succeeded" + after};
+  if (!event.failed()) return {LogLevel::debug, event.attempt, worker + " succeeded" + after};
   if (event.still_running) {
     return {LogLevel::error, event.attempt, describe_failure(event)};
   }
   if (event.was_stopped) {
-    return {LogLevel::debug, event.attempt, who + " stopped with " + end_of(event) + after};
+    return {LogLevel::debug, event.attempt, worker + " stopped with " + end_of(event) + after};
   }
   if (!event.hung.empty())
-    return {LogLevel::warn, event.attempt, who + " hung" + after + ": " + event.hung};
+    return {LogLevel::warn, event.attempt, worker + " hung" + after + ": " + event.hung};
   return {LogLevel::warn, event.attempt, describe_failure(event) + after};
 }
 
@@ -163,10 +163,11 @@ EventLine line(const HangEnded& event) {
 }
 
 EventLine line(const SlowRankDetected& event) {
-  char factor[64];
-  std::snprintf(factor, sizeof factor, event.factor < 100 ? "%.2f" : "more than 100", event.factor);
+  char factor[32];
+  std::snprintf(factor, sizeof factor, "%.2f", event.factor);
   return {LogLevel::warn, event.attempt,
-          "rank " + std::to_string(event.rank) + " is slow: takes " + factor +
+          "rank " + std::to_string(event.rank) + " is slow: takes " +
+              (event.factor < 100 ? factor : "more than 100") +
               " times as long between collectives as the median rank, for " +
               seconds_text(event.seconds) + (event.doing.empty() ? "" : "; " + event.doing)};
 }

@@ -407,6 +407,18 @@ TEST_SUITE("tidy") {
     }
   }
 
+  TEST_CASE("each test that a preset excludes by its name exists") {
+    std::string tests;
+    for (const auto& file : files_with({".cpp"}, {"tests"})) tests += read(in_tree(file));
+    const std::regex filter(R"x("exclude":\s*\{\s*"name":\s*"([^"]+)")x");
+    const auto presets = read(in_tree("CMakePresets.json"));
+    std::smatch match;
+    REQUIRE(std::regex_search(presets, match, filter));
+    std::istringstream names(match[1].str());
+    for (std::string name; std::getline(names, name, '|');)
+      CHECK_MESSAGE(tests.find(name) != std::string::npos, name);
+  }
+
   TEST_CASE("every source file is named in a CMakeLists.txt") {
     const std::regex source(R"((\$\{PROJECT_SOURCE_DIR\}/)?([\w./]+\.(cpp|cu)))");
     std::set<fs::path> named;
