@@ -355,7 +355,10 @@ TEST_SUITE("tidy") {
     for (const char* file : {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}) {
       add("documents", file);
     }
-    for (const auto& [folder, count] : counts) {
+    for (const auto& entry : counts) {
+      // Not a structured binding, which older clang cannot capture in the macros' lambdas.
+      const auto& folder = entry.first;
+      const auto& count = entry.second;
       REQUIRE_MESSAGE(kBannedPhrasesMax.contains(folder), folder);
       CHECK_MESSAGE(count <= kBannedPhrasesMax.at(folder), folder, " has ", count, found[folder]);
     }
