@@ -248,8 +248,9 @@ std::variant<ForkedProcess, StartFailure> fork_process(const ProcessRequest& req
   namespace steps = start_steps;
   const steps::DieWithParent die_with_parent{request.outlives_agent ? 0 : ::getpid()};
   return launcher(program, arguments.data(), die_with_parent, steps::LetAgentTrace{::getpid()},
-                  steps::OwnSession{}, steps::Signals{.are_ignored = request.outlives_agent},
-                  EnterCgroupIfOutside{}, steps::Placement{cpu_mask, node_mask, scores.of_child},
+                  steps::OwnSession{}, steps::DiscardGroupSignals{::getpid()},
+                  steps::Signals{.are_ignored = request.outlives_agent}, EnterCgroupIfOutside{},
+                  steps::Placement{cpu_mask, node_mask, scores.of_child},
                   steps::StandardStreams{input, request.standard_output, request.standard_error},
                   steps::OtherDescriptors{request.kept_descriptor, highest_descriptor()},
                   steps::Limit{RLIMIT_NOFILE, worker_limit(request.open_files_max)},

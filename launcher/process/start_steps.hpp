@@ -11,6 +11,8 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/mempolicy.h>
@@ -61,6 +63,31 @@ struct OwnSession {
   template <typename Launcher, typename Path>
   error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
     return ::syscall(SYS_setsid) < 0 ? last_error() : error_code{};
+  }
+};
+
+/// Discards signals to the parent's process group, such as by Ctrl-C in a terminal, from the time
+/// before the child had its own session. Signals that the parent sends to the child stay pending.
+struct DiscardGroupSignals {
+  static constexpr StartStep kStep = StartStep::session;
+  pid_t parent;
+
+  template <typename Launcher, typename Path>
+  error_code on_exec_setup(Launcher&, const Path&, const char* const*) const {
+    const std::uint64_t all = ~std::uint64_t{0};
+    const timespec no_time{};
+    std::uint64_t kept = 0;
+    siginfo_t info{};
+    while (true) {
+      const long signal = ::syscall(SYS_rt_sigtimedwait, &all, &info, &no_time, sizeof(all));
+      if (signal <= 0) break;
+      if (info.si_pid == parent) kept |= std::uint64_t{1} << (signal - 1);
+    }
+    for (int signal = 1; signal <= 64; ++signal) {
+      const bool is_kept = (kept >> (signal - 1) & 1) != 0;
+      if (is_kept) ::syscall(SYS_kill, ::syscall(SYS_getpid), signal);
+    }
+    return {};
   }
 };
 

@@ -219,6 +219,33 @@ TEST_SUITE("worker process") {
     CHECK(bench.history().exited.size() == 8);
   }
 
+  TEST_CASE("worker process: signals to the agent's process group do not end starting workers") {
+    // Not the group of the program that runs the tests.
+    REQUIRE(::setpgid(0, 0) == 0);
+    struct sigaction handler {
+    }, before{};
+    handler.sa_handler = [](int) {};
+    ::sigaction(SIGUSR2, &handler, &before);
+    const pid_t own = ::getpid();
+    const pid_t sender = ::fork();
+    if (sender == 0) {
+      while (::getppid() == own) ::kill(0, SIGUSR2);
+      ::_exit(0);
+    }
+    REQUIRE(sender > 0);
+    WorkerBench bench(16);
+    std::vector<WorkerSpec> workers;
+    for (int i = 0; i < 16; ++i) workers.push_back(shell_worker(i, "exit 0"));
+    const auto result = bench.try_start(workers);
+    ::kill(sender, SIGKILL);
+    ::waitpid(sender, nullptr, 0);
+    ::sigaction(SIGUSR2, &before, nullptr);
+    CHECK(std::holds_alternative<std::vector<WorkerStarted>>(result));
+    bench.run_to_end();
+    CHECK(bench.history().exited.size() == 16);
+    for (const auto& exited : bench.history().exited) CHECK(exited.signal == 0);
+  }
+
   TEST_CASE("worker process: a worker starts even if clone3() is not available") {
     boost::asio::io_context io;
     const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
