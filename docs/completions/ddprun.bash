@@ -8,7 +8,7 @@ _ddprun() {
     --shutdown_timeout --log_dir -r --redirects -t --tee --local_ranks_filter --duplicate_stdout_filters
     --duplicate_stderr_filters --log_line_prefix_template --logs_specs --event_log_handler --nnodes --rdzv_backend
     --rdzv_endpoint --rdzv_id --rdzv_conf --node_rank --master_addr --master_port --local_addr --affinity --prefix
-    --ranks_filter --stdin --exit_code --restart_window --hang_timeout --on_hang --agent_store --events
+    --ranks_filter --stdin --preload --exit_code --restart_window --hang_timeout --on_hang --agent_store --events
     --omp_num_threads --stacks --config --node_name --secret_file --security --print_completion"
   # An '=' is a word of its own where bash breaks words at it.
   local valued="${previous}"
@@ -64,11 +64,11 @@ _ddprun() {
     __rdzv_backend) words="static c10d etcd" ;;
     __affinity) words="none cores exclusive node socket l3" ;;
     __stdin) words="auto none" ;;
+    __preload | __omp_num_threads) words="auto" ;;
     __exit_code) words="torchrun worker" ;;
     __hang_timeout) words="auto off" ;;
     __on_hang) words="report restart stop" ;;
     __agent_store) words="on off" ;;
-    __omp_num_threads) words="auto" ;;
     __stacks) words="never kill stop" ;;
     __security) words="open" ;;
     __print_completion) words="bash zsh" ;;

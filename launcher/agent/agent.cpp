@@ -6,6 +6,7 @@
 #include "launcher/agent/job_control.hpp"
 #include "launcher/agent/placement.hpp"
 #include "launcher/agent/run.hpp"
+#include "launcher/process/preloaded_python.hpp"
 #include "launcher/process/stop_requests.hpp"
 #include "launcher/report/event_text.hpp"
 #include "rendezvous/base/endpoint.hpp"
@@ -47,6 +48,15 @@ bool is_sighup_ignored() {
   return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+/// Returns null unless the plan preloads modules.
+std::unique_ptr<PreloadedPython> make_python(const asio::any_io_executor& executor,
+                                             const LaunchPlan& plan, Containment& containment,
+                                             OutputRouter& router, EventSink& events) {
+  if (!plan.preload) return nullptr;
+  return std::make_unique<PreloadedPython>(executor, containment, router, *plan.preload,
+                                           messages_to(events));
+}
+
 }  // namespace
 
 class Agent::Impl {
@@ -59,7 +69,8 @@ class Agent::Impl {
         containment_(containment),
         router_(router),
         events_(events),
-        context_{executor_, plan, folder, containment, router, events},
+        python_(make_python(executor_, plan, containment, router, events)),
+        context_{executor_, plan, folder, containment, router, events, python_.get()},
         run_(context_),
         signals_(executor_),
         guardian_watch_(executor_, containment, events) {
@@ -167,6 +178,7 @@ class Agent::Impl {
   Containment& containment_;
   OutputRouter& router_;
   EventSink& events_;
+  std::unique_ptr<PreloadedPython> python_;
   const AttemptContext context_;
   Run run_;
   asio::signal_set signals_;

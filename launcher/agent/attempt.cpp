@@ -177,7 +177,8 @@ class Attempt::Impl {
   /// From the start of the workers to the end of all their processes.
   asio::awaitable<void> run_workers(control::ControlPage page) {
     WorkerGroup group(context_.executor, facts_.attempt, context_.containment, context_.router,
-                      std::move(page), warnings_to(context_.events), plan().stacks);
+                      std::move(page), warnings_to(context_.events), plan().stacks, {},
+                      context_.python);
     group_ = &group;
     co_await start_workers(group);
     are_started_ = true;

@@ -22,6 +22,8 @@
 
 namespace ddprun {
 
+class PreloadedPython;
+
 /// Arguments that all attempts of a run share. All members outlive the attempts.
 struct AttemptContext {
   boost::asio::any_io_executor executor;
@@ -30,6 +32,7 @@ struct AttemptContext {
   Containment& containment;
   OutputRouter& router;
   EventSink& events;
+  PreloadedPython* python = nullptr;  ///< null: workers start by exec
 };
 
 /// Result of an attempt on this node.

@@ -17,4 +17,12 @@ inline Log warnings_to(EventSink& events) {
   };
 }
 
+/// Like warnings_to(), and returns lines of level info as notes.
+inline Log messages_to(EventSink& events) {
+  return [&events](LogLevel level, std::string_view line) {
+    if (level >= LogLevel::warn) return emit(events, Warning{std::string(line)});
+    if (level == LogLevel::info) emit(events, Note{std::string(line)});
+  };
+}
+
 }  // namespace ddprun

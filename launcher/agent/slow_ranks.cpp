@@ -28,7 +28,7 @@ constexpr double kSlowExcess = 0.05;
 /// recovered in none. One block may end in the middle of a step.
 constexpr double kNormalFactor = 1.1;
 /// After a longer time without samples, this process and perhaps the workers were suspended.
-constexpr Milliseconds kSuspended = 5s;
+constexpr Milliseconds kSampleGap = 5s;
 /// A main thread that runs less does not do the rank's work.
 constexpr double kRunPartMin = 0.002;
 /// Minimum work, which limits factors.
@@ -69,7 +69,7 @@ double lower_median(const Blocks& blocks, Member member) {
 
 std::vector<SlowRank> SlowRankDetector::observe(Time now,
                                                 const std::vector<WorkerSample>& workers) {
-  const bool was_suspended = !last_sample_ || now - *last_sample_ > kSuspended;
+  const bool was_suspended = !last_sample_ || now - *last_sample_ > kSampleGap;
   last_sample_ = now;
   const bool have_all_waited = note_waits(workers);
   if (was_suspended || !are_same(workers) ||

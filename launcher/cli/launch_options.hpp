@@ -206,6 +206,7 @@ struct LaunchOptions {
   std::vector<int> ranks_filter;        ///< empty: all
   PrefixTemplate prefix = default_prefix();
   StdinChoice stdin_worker;
+  std::vector<std::string> preload;  ///< modules, or only "auto"; empty: none
   std::vector<std::string> duplicate_stdout_filters;
   std::vector<std::string> duplicate_stderr_filters;
   std::string logs_specs;

@@ -285,6 +285,11 @@ constexpr OptionEntry kOwn[] = {
      "This is useful for a debugger such as pdb, or for data from a pipe. After a restart, the "
      "worker continues where its predecessor stopped reading. Terminal input is forwarded only "
      "while ddprun is in the foreground."},
+    {"preload", 0, "MODULE,...|auto", OptionGroup::own, Section::job, "", "",
+     "Import these Python modules once; each worker is a fork of the interpreter that has imported "
+     "them. auto: the modules that the program imports at its beginning.",
+     [](Options& o, Text v) { return keep(o.preload, parse_modules(v)); },
+     "Restarts then do not wait for imports. See \"Preloading\"."},
     {"exit_code", 0, "torchrun|worker", OptionGroup::own, Section::restart, "", "torchrun",
      "Exit code after a worker failure: 1 as with torchrun, or the worker's exit code (128 plus "
      "the signal number if it was killed).",

@@ -6,6 +6,7 @@
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <csignal>
@@ -214,6 +215,28 @@ Parsed<std::vector<std::string>> parse_filters(const std::string& text) {
     return ValueProblem{"has more than " + std::to_string(kFiltersMax) + " texts"};
   }
   return filters;
+}
+
+Parsed<std::vector<std::string>> parse_modules(const std::string& text) {
+  std::vector<std::string> modules;
+  for (const auto& module : split(text, ',')) {
+    for (const auto& word : split(module, '.')) {
+      const bool is_name = !word.empty() &&
+                           std::isdigit(static_cast<unsigned char>(word.front())) == 0 &&
+                           std::all_of(word.begin(), word.end(), [](unsigned char letter) {
+                             return std::isalnum(letter) != 0 || letter == '_' || letter > 127;
+                           });
+      if (!is_name) return ValueProblem{"is neither auto nor names of modules like torch,numpy"};
+    }
+    modules.emplace_back(module);
+  }
+  if (modules.size() > kModulesMax) {
+    return ValueProblem{"has more than " + std::to_string(kModulesMax) + " modules"};
+  }
+  if (modules.size() > 1 && std::find(modules.begin(), modules.end(), "auto") != modules.end()) {
+    return ValueProblem{"names modules in addition to auto"};
+  }
+  return modules;
 }
 
 Parsed<StdinChoice> parse_stdin_worker(const std::string& text) {

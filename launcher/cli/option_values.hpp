@@ -72,6 +72,12 @@ Parsed<StreamChoice> parse_stream_choice(const std::string& text);
 Parsed<std::vector<int>> parse_local_ranks(const std::string& text);
 Parsed<std::vector<int>> parse_ranks(const std::string& text);
 
+/// Maximum number of modules to preload; their names are in one message to the interpreter.
+inline constexpr std::size_t kModulesMax = 256;
+
+/// Parses "auto" or names of Python modules: "torch,torch.distributed".
+Parsed<std::vector<std::string>> parse_modules(const std::string& text);
+
 /// Maximum number of texts of a filter, since each line is searched for all of them.
 inline constexpr std::size_t kFiltersMax = 64;
 

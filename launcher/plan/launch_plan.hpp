@@ -62,6 +62,15 @@ struct StackPlan {
   bool operator==(const StackPlan&) const = default;
 };
 
+/// How Python modules are imported once for all workers of the node.
+struct PreloadPlan {
+  std::vector<std::string> modules;   ///< empty: those that the program imports
+  std::size_t interpreter_words = 1;  ///< of a worker's arguments: the interpreter and its options
+  bool is_module = false;             ///< the program is a module: "-m" precedes it
+
+  bool operator==(const PreloadPlan&) const = default;
+};
+
 /// Further settings of a run of several nodes.
 struct NodesPlan {
   membership::Settings settings;
@@ -112,6 +121,7 @@ struct LaunchPlan {
   std::optional<std::filesystem::path> preflight{};
 
   StackPlan stacks{};
+  std::optional<PreloadPlan> preload{};  ///< nullopt: each worker imports its modules
 
   /// Folder for the folders of attempts, which have a folder per rank. Nullopt: only error files
   /// are kept, in a temporary folder.

@@ -34,6 +34,7 @@ class Planner {
     choose_nodes();
     complete_settings();
     choose_command();
+    choose_preload();
     choose_store();
     choose_log_folder();
     count_workers();
@@ -256,6 +257,18 @@ class Planner {
     if (is_python(command_)) {
       pytorch_ = facts_.find_pytorch(facts_.working_directory / command_[0], facts_.environment);
     }
+  }
+
+  void choose_preload() {
+    if (options_.preload.empty() || command_.empty()) return;
+    if (plan_.interpreter_origin.empty()) {
+      return problem("--preload: " + options_.program + " is not run by Python");
+    }
+    const bool is_module = options_.module && !options_.run_path;
+    plan_.preload = {.modules = options_.preload,
+                     .interpreter_words = command_.size() - (is_module ? 2 : 1),
+                     .is_module = is_module};
+    if (options_.preload.front() == "auto") plan_.preload->modules.clear();
   }
 
   void choose_preflight() {

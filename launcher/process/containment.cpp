@@ -86,7 +86,7 @@ class Containment::Impl {
 
   void start_guardian() {
     guardian.start();
-    members.exclude(guardian.pid());
+    members.set_guardian(guardian.pid());
   }
 
   void guard_until(Deadline::Clock::time_point end) {
@@ -157,6 +157,14 @@ std::vector<pid_t> Containment::members() const {
 
 void Containment::reap_orphans(const std::vector<pid_t>& own) const noexcept {
   impl_->members.reap_orphans(own);
+}
+
+void Containment::exclude(pid_t child) {
+  impl_->members.exclude(child);
+}
+
+void Containment::include(pid_t child) {
+  impl_->members.include(child);
 }
 
 void Containment::freeze() {

@@ -106,6 +106,10 @@ class Containment {
   /// may fork meanwhile, so call it until it returns nullopt, which means that no members are left.
   std::optional<PendingExits> kill_round(std::vector<pid_t>& killed) const;
 
+  /// Excludes a child from the members until include(). freeze() and thaw() affect it.
+  void exclude(pid_t child);
+  void include(pid_t child);
+
   /// Reaps orphans that have become the agent's children. `own`: children that other code reaps.
   void reap_orphans(const std::vector<pid_t>& own) const noexcept;
 

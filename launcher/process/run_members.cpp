@@ -146,6 +146,7 @@ void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visi
   std::vector<OpenProcess> in_execve;
   for_each_process([&](pid_t pid) {
     if (is_in(inside, pid) || is_in(adopted, pid) || pid == ::getpid()) return;
+    if (is_excluded(pid)) return;
     if (!is_wanted(pid)) return;
     // Opened before reading: if the process has not ended afterwards, the environment was its own.
     auto process = open_process(pid);
@@ -194,6 +195,12 @@ void RunMembers::freeze() {
   if (cgroup_) cgroup_->freeze(deadline);
   stop_outside_cgroup(frozen_, deadline,
                       [](pid_t pid) { return process_state(pid).letter != 'T'; });
+  for (const pid_t child : excluded_) {
+    if (auto process = open_process(child)) {
+      process->signal(SIGSTOP);
+      frozen_.push_back(std::move(*process));
+    }
+  }
 }
 
 /// Stops the wanted members outside the cgroup and adds them to `stopped`. They may fork until they
@@ -262,7 +269,7 @@ void RunMembers::reap_orphans(const std::vector<pid_t>& own) const noexcept {
   if (!is_parent_of_orphans_) return;
   for (const pid_t child : children()) {
     const bool is_own = std::find(own.begin(), own.end(), child) != own.end();
-    if (is_own || child == guardian_ || ::waitpid(child, nullptr, WNOHANG) <= 0) continue;
+    if (is_own || is_excluded(child) || ::waitpid(child, nullptr, WNOHANG) <= 0) continue;
     std::erase(earlier_children_, child);  // its PID may be reused by an orphan
   }
 }
@@ -283,8 +290,13 @@ bool RunMembers::has_none() const {
                      [this](pid_t child) { return is_no_member(child); });
 }
 
+bool RunMembers::is_excluded(pid_t child) const {
+  return child == guardian_ ||
+         std::find(excluded_.begin(), excluded_.end(), child) != excluded_.end();
+}
+
 bool RunMembers::is_no_member(pid_t child) const {
-  return child == guardian_ || std::find(earlier_children_.begin(), earlier_children_.end(),
+  return is_excluded(child) || std::find(earlier_children_.begin(), earlier_children_.end(),
                                          child) != earlier_children_.end();
 }
 

@@ -61,8 +61,12 @@ class RunMembers {
   void become_parent_of_orphans();
   bool is_parent_of_orphans() const { return is_parent_of_orphans_; }
 
-  /// Excludes a child of this process from the members; -1: none.
-  void exclude(pid_t guardian) { guardian_ = guardian; }
+  /// Excludes the guardian, a child of this process, from the members; -1: none.
+  void set_guardian(pid_t guardian) { guardian_ = guardian; }
+
+  // See containment.hpp.
+  void exclude(pid_t child) { excluded_.push_back(child); }
+  void include(pid_t child) { std::erase(excluded_, child); }
 
   /// Must be called if another process may have killed the members.
   void note_kill() { has_killed_ = true; }
@@ -90,6 +94,7 @@ class RunMembers {
   void stop_outside_cgroup(std::vector<OpenProcess>& stopped, Deadline deadline,
                            const Choice& is_wanted) const;
   bool has_none() const;
+  bool is_excluded(pid_t child) const;
   bool is_no_member(pid_t child) const;
   std::vector<pid_t> adopted_children() const;
   bool looks_for_marker() const;
@@ -108,6 +113,7 @@ class RunMembers {
   mutable std::vector<pid_t> earlier_children_;  ///< children from before the run
   int was_subreaper_ = 0;
   pid_t guardian_ = -1;
+  std::vector<pid_t> excluded_;  ///< children that are not members, in addition to the guardian
 };
 
 }  // namespace ddprun

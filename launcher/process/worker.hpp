@@ -23,6 +23,8 @@ struct Worker {
   std::shared_ptr<WorkerStream> standard_output;
   std::shared_ptr<WorkerStream> standard_error;
   Clock::time_point started = Clock::now();
+  bool is_fork_of_python = false;  ///< see PreloadedPython
+  int early_signal = 0;            ///< sent before exec, so that it may be lost; 0: none
   bool is_death_noticed = false;
   bool has_ended = false;    ///< reaped or abandoned
   bool was_stopped = false;  ///< asked to stop before its death was detected
@@ -34,6 +36,9 @@ struct Worker {
   /// Returns true if the worker has recorded an error: it has failed by itself, and only takes long
   /// to end.
   bool has_recorded_error() const { return !read_error_report(spec.error_file).message.empty(); }
+
+  /// Returns the facts about its exit that are known here; not the attempt's.
+  WorkerExited exited(const ProcessExit& exit) const;
 
   double seconds_since_start() const {
     return std::chrono::duration<double>(Clock::now() - started).count();

@@ -53,7 +53,8 @@ void add_once(std::vector<int>& signals, int signal) {
 class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::any_io_executor executor, int attempt, Containment& containment, OutputRouter& router,
-       control::ControlPage page, Log log, const StackPlan& stacks, KilledLimits limits);
+       control::ControlPage page, Log log, const StackPlan& stacks, KilledLimits limits,
+       PreloadedPython* python);
 
   asio::awaitable<StartResult> start(std::vector<WorkerSpec> specs, StartRetry& retry);
   asio::awaitable<WorkerEvent> next();
@@ -123,13 +124,13 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
 
 WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment& containment,
                         OutputRouter& router, control::ControlPage page, Log log,
-                        const StackPlan& stacks, KilledLimits limits)
+                        const StackPlan& stacks, KilledLimits limits, PreloadedPython* python)
     : executor_(std::move(executor)),
       attempt_(attempt),
       containment_(containment),
       page_(std::move(page)),
       log_(std::move(log)),
-      starter_(executor_, containment, router, page_.fd(), workers_),
+      starter_(executor_, containment, router, python, page_.fd(), workers_),
       event_signal_(executor_, Worker::Clock::time_point::max()),
       stacks_(executor_, attempt, containment, page_, workers_, stacks,
               {.on_taken = [this](StacksTaken taken) { push(std::move(taken)); },
@@ -209,6 +210,8 @@ std::vector<WorkerStarted> WorkerGroup::Impl::finish_start() {
             [](const auto& a, const auto& b) { return a->spec.local_rank < b->spec.local_rank; });
   watch_all();
   for (const int signal : std::exchange(held_signals_, {})) signal_all(signal);
+  for (auto& worker : workers_)
+    if (worker->early_signal != 0) worker->process.signal_group(worker->early_signal);
   std::vector<WorkerStarted> started;
   for (const auto& worker : workers_) {
     started.push_back(
@@ -284,19 +287,10 @@ void WorkerGroup::Impl::end_watch() {
 }
 
 WorkerExited WorkerGroup::Impl::exit_of(const Worker& worker, const ProcessExit& exit) const {
-  WorkerExited exited;
+  WorkerExited exited = worker.exited(exit);
   exited.attempt = attempt_;
-  exited.rank = worker.spec.rank;
-  exited.local_rank = worker.spec.local_rank;
-  exited.pid = worker.process.pid();
-  exited.exit_code = exit.exit_code;
-  exited.signal = exit.signal;
-  exited.was_stopped = worker.was_stopped;
   exited.was_forwarded =
       std::find(forwarded_.begin(), forwarded_.end(), exit.signal) != forwarded_.end();
-  exited.peak_memory_bytes = exit.peak_memory_bytes;
-  exited.ran_seconds = worker.seconds_since_start();
-  exited.ended_at = std::chrono::system_clock::now();
   return exited;
 }
 
@@ -403,15 +397,13 @@ void WorkerGroup::Impl::take_stacks(const std::string& reason, std::vector<int> 
 
 void WorkerGroup::Impl::forward(int signal) {
   add_once(forwarded_, signal);
-  // There is no handler before exec.
-  if (is_starting_) return add_once(held_signals_, signal);
+  if (is_starting_) return add_once(held_signals_, signal);  // no handler before exec
   signal_all(signal);
 }
 
 void WorkerGroup::Impl::signal_all(int signal) {
-  for (auto& worker : workers_) {
+  for (auto& worker : workers_)
     if (!worker->has_ended) worker->process.signal_group(signal);
-  }
 }
 
 bool WorkerGroup::Impl::is_exiting(const Worker& worker) const {
@@ -432,12 +424,14 @@ void WorkerGroup::Impl::continue_if_stopped(Worker& worker) {
 
 void WorkerGroup::Impl::abort(int rank, const std::string& reason) {
   const control::AbortRecord record{.rank = rank, .reason = reason};
+  if (is_starting_) starter_.interrupt();
   // An abort wakes stalled workers, whose stacks would then not show where they waited.
   if (!stop_.expects_stacks_before_signal()) return page_.abort(record);
   if (!delayed_abort_) delayed_abort_ = record;
 }
 
 void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
+  starter_.interrupt();
   sweep_.end_wait();
   carry_out(stop_.request(RunClock::now(), signal, grace));
 }
@@ -469,6 +463,7 @@ void WorkerGroup::Impl::carry_out(StopSequence::Signal step) {
       continue;
     }
     worker->was_stopped = !worker->hang && !worker->damage && !worker->has_recorded_error();
+    if (worker->process.exec_notice() >= 0) worker->early_signal = step.signal;
     worker->process.signal_group(worker->hang ? SIGKILL : step.signal);
     // After the signal, so that a stopped worker handles it first.
     worker->process.signal_group(SIGCONT);
@@ -482,6 +477,8 @@ void WorkerGroup::Impl::carry_out(StopSequence::Kill step) {
   // All at once, so that no worker detects the death of another.
   containment_.kill();
   stacks_.close();
+  if (is_starting_)
+    add_once(held_signals_, SIGKILL);  // a fork of Python gets none before its parent
   signal_all(SIGKILL);
   push(WorkersKilled{.attempt = attempt_, .reason = std::move(step.reason), .ranks = ranks});
 }
@@ -539,9 +536,9 @@ void WorkerGroup::Impl::close() {
 
 WorkerGroup::WorkerGroup(asio::any_io_executor executor, int attempt, Containment& containment,
                          OutputRouter& router, control::ControlPage page, Log log,
-                         const StackPlan& stacks, KilledLimits limits)
+                         const StackPlan& stacks, KilledLimits limits, PreloadedPython* python)
     : impl_(std::make_shared<Impl>(std::move(executor), attempt, containment, router,
-                                   std::move(page), std::move(log), stacks, limits)) {}
+                                   std::move(page), std::move(log), stacks, limits, python)) {}
 
 WorkerGroup::~WorkerGroup() {
   impl_->close();

@@ -51,15 +51,19 @@ struct AllExited {};      ///< all workers have ended and been reaped
 using WorkerEvent =
     std::variant<WorkerDying, WorkerExited, WorkersKilled, StacksTaken, GroupsChanged, AllExited>;
 
+class PreloadedPython;
+
 class WorkerGroup {
  public:
   using StartResult = std::variant<std::vector<WorkerStarted>, WorkerNotStarted>;
 
   /// `page` has a slot for each local rank; workers inherit its descriptor under the same number.
-  /// `containment` and `router` outlive the group.
+  /// `containment`, `router` and `python` outlive the group; without the last one, all workers
+  /// start by exec.
   WorkerGroup(boost::asio::any_io_executor executor, int attempt, Containment& containment,
               OutputRouter& router, control::ControlPage page, Log log = {},
-              const StackPlan& stacks = {.when = StacksWhen::never}, KilledLimits limits = {});
+              const StackPlan& stacks = {.when = StacksWhen::never}, KilledLimits limits = {},
+              PreloadedPython* python = nullptr);
   ~WorkerGroup();  ///< kills the remaining workers; waits at most 1 s for their end
 
   /// Starts all workers in order of local rank and returns once all have passed exec. Workers that

@@ -156,8 +156,11 @@ std::variant<WorkerProcess, StartFailure> WorkerProcess::start(const Executor& e
   auto forked = fork_process(request);
   if (const auto* failure = std::get_if<StartFailure>(&forked)) return *failure;
   reserved = UniqueFd();
-  return WorkerProcess(
-      std::make_unique<Impl>(std::move(std::get<ForkedProcess>(forked)), executor));
+  return adopt(executor, std::move(std::get<ForkedProcess>(forked)));
+}
+
+WorkerProcess WorkerProcess::adopt(const Executor& executor, ForkedProcess forked) {
+  return WorkerProcess(std::make_unique<Impl>(std::move(forked), executor));
 }
 
 WorkerProcess::WorkerProcess(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -34,6 +34,10 @@ class WorkerProcess {
   static std::variant<WorkerProcess, StartFailure> start(
       const boost::asio::any_io_executor& executor, const ProcessRequest& request);
 
+  /// Takes over a process that another process has forked. It must become a child of this process
+  /// before start_failure().
+  static WorkerProcess adopt(const boost::asio::any_io_executor& executor, ForkedProcess forked);
+
   WorkerProcess(WorkerProcess&&) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) noexcept;
   ~WorkerProcess();  ///< calls close() with a limit of 1 s

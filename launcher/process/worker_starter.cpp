@@ -5,6 +5,7 @@
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 #include <ddprun/error.hpp>
+#include <ddprun/worker_env.hpp>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -13,6 +14,7 @@
 #include <csignal>
 #include <fcntl.h>
 #include <memory>
+#include <set>
 #include <unistd.h>
 #include <utility>
 #include <variant>
@@ -37,6 +39,21 @@ asio::awaitable<void> end_of(std::shared_ptr<Worker> worker) {
   }
 }
 
+/// Returns the names of variables that differ between workers, or that ddprun sets for each.
+std::set<std::string> own_variables(const std::deque<WorkerSpec>& specs) {
+  std::set<std::string> names;
+  const WorkerEnv all{.agent_store_port = 1, .control_page_fd = 0, .shares_gpus = true};
+  for (const auto& [name, value] : to_environment(all)) names.insert(name);
+  for (const auto& spec : specs) {
+    for (const auto& [name, value] : spec.environment) {
+      const auto& first = specs.front().environment;
+      const auto other = first.find(name);
+      if (other == first.end() || other->second != value) names.insert(name);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 FailedWorker failed_worker(const WorkerSpec& spec, const StartFailure& failure) {
@@ -46,10 +63,12 @@ FailedWorker failed_worker(const WorkerSpec& spec, const StartFailure& failure) 
 }
 
 WorkerStarter::WorkerStarter(asio::any_io_executor executor, Containment& containment,
-                             OutputRouter& router, int page_fd, Workers& workers)
+                             OutputRouter& router, PreloadedPython* python, int page_fd,
+                             Workers& workers)
     : executor_(std::move(executor)),
       containment_(containment),
       router_(router),
+      python_(python),
       page_fd_(page_fd),
       workers_(workers),
       exec_wait_(executor_) {}
@@ -65,50 +84,76 @@ asio::awaitable<std::optional<FailedWorker>> WorkerStarter::start(std::deque<Wor
 
 asio::awaitable<std::optional<FailedWorker>> WorkerStarter::fork_all(
     std::deque<WorkerSpec>& missing, std::function<bool()> must_end) {
+  if (python_ != nullptr && !missing.empty() && !must_end()) {
+    auto preparing = python_->prepare(preload_request(missing));
+    is_python_ready_ = co_await std::move(preparing);
+  }
+  std::optional<FailedWorker> failed;
   while (!missing.empty() && !must_end()) {
-    const auto failed = fork_worker(missing.front());
-    if (failed) co_return failed;
+    auto forking = fork_worker(missing.front());
+    failed = co_await std::move(forking);
+    if (failed) break;
     missing.pop_front();
     // A thousand forks take seconds; signals and output are handled in between.
     co_await asio::post(executor_, asio::use_awaitable);
   }
-  co_return std::nullopt;
+  if (std::exchange(is_python_ready_, false)) {
+    auto ending = python_->end_forks();
+    co_await std::move(ending);
+  }
+  co_return failed;
 }
 
-std::optional<FailedWorker> WorkerStarter::fork_worker(const WorkerSpec& spec) {
+asio::awaitable<std::optional<FailedWorker>> WorkerStarter::fork_worker(const WorkerSpec& spec) {
   try {
-    const auto failure = fork_with_streams(spec);
-    return failure ? std::optional(failed_worker(spec, *failure)) : std::nullopt;
+    auto forking = fork_with_streams(spec);
+    const auto failure = co_await std::move(forking);
+    co_return failure ? std::optional(failed_worker(spec, *failure)) : std::nullopt;
   } catch (const Error& error) {
     if (error.code() != Errc::system) throw;
-    return FailedWorker{.rank = spec.rank,
-                        .failure = {.step = StartStep::files, .error_number = error.error_number()},
-                        .message = error.what()};
+    co_return FailedWorker{
+        .rank = spec.rank,
+        .failure = {.step = StartStep::files, .error_number = error.error_number()},
+        .message = error.what()};
   }
 }
 
-std::optional<StartFailure> WorkerStarter::fork_with_streams(const WorkerSpec& spec) {
+std::vector<std::string> WorkerStarter::environment_of(const WorkerSpec& spec) const {
+  const auto [marker_name, marker_value] = containment_.marker();
+  return worker_environment(spec.environment, spec.removed_variables, marker_name, marker_value);
+}
+
+PreloadRequest WorkerStarter::preload_request(const std::deque<WorkerSpec>& specs) const {
+  const auto& first = specs.front();
+  return {.arguments = first.arguments,
+          .own_variables = own_variables(specs),
+          .environment = environment_of(first),
+          .folder = first.error_file.parent_path(),
+          .open_files_max = first.open_files_max};
+}
+
+asio::awaitable<std::optional<StartFailure>> WorkerStarter::fork_with_streams(
+    const WorkerSpec& spec) {
   auto out = router_.open(spec.standard_output, StreamKind::standard_output);
   auto error = router_.open(spec.standard_error, StreamKind::standard_error);
-  const auto [marker_name, marker_value] = containment_.marker();
   const UniqueFd input(spec.inherits_standard_input
                            ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
                            : -1);
-  const ProcessRequest request{
-      .arguments = spec.arguments,
-      .environment =
-          worker_environment(spec.environment, spec.removed_variables, marker_name, marker_value),
-      .folder = spec.folder.string(),
-      .cpus = spec.cpus,
-      .memory_node = spec.memory_node,
-      .open_files_max = spec.open_files_max,
-      .standard_input = input.get(),
-      .standard_output = out->worker_end(),
-      .standard_error = error->worker_end(),
-      .kept_descriptor = page_fd_,
-      .cgroup_fd = containment_.cgroup_fd()};
-  auto started = WorkerProcess::start(executor_, request);
-  if (const auto* failure = std::get_if<StartFailure>(&started)) return *failure;
+  const ProcessRequest request{.arguments = spec.arguments,
+                               .environment = environment_of(spec),
+                               .folder = spec.folder.string(),
+                               .cpus = spec.cpus,
+                               .memory_node = spec.memory_node,
+                               .open_files_max = spec.open_files_max,
+                               .standard_input = input.get(),
+                               .standard_output = out->worker_end(),
+                               .standard_error = error->worker_end(),
+                               .kept_descriptor = page_fd_,
+                               .cgroup_fd = containment_.cgroup_fd()};
+  const bool is_fork_of_python = is_python_ready_;
+  auto starting = start_process(request);
+  auto started = co_await std::move(starting);
+  if (const auto* failure = std::get_if<StartFailure>(&started)) co_return *failure;
   out->close_worker_end();
   error->close_worker_end();
   out->start();
@@ -117,8 +162,33 @@ std::optional<StartFailure> WorkerStarter::fork_with_streams(const WorkerSpec& s
       std::make_shared<Worker>(Worker{.spec = spec,
                                       .process = std::move(std::get<WorkerProcess>(started)),
                                       .standard_output = std::move(out),
-                                      .standard_error = std::move(error)}));
-  return std::nullopt;
+                                      .standard_error = std::move(error),
+                                      .is_fork_of_python = is_fork_of_python && is_python_ready_}));
+  co_return std::nullopt;
+}
+
+asio::awaitable<std::variant<WorkerProcess, StartFailure>> WorkerStarter::start_process(
+    const ProcessRequest& request) {
+  if (is_python_ready_) {
+    auto forking = python_->fork(request);
+    auto forked = co_await std::move(forking);
+    if (auto* process = std::get_if<ForkedProcess>(&forked)) {
+      co_return WorkerProcess::adopt(executor_, std::move(*process));
+    }
+    auto ending = python_->end_forks();
+    co_await std::move(ending);
+    is_python_ready_ = false;
+  }
+  co_return WorkerProcess::start(executor_, request);
+}
+
+void WorkerStarter::interrupt() {
+  if (python_ != nullptr) python_->interrupt();
+}
+
+void WorkerStarter::close() {
+  interrupt();
+  exec_wait_.end();
 }
 
 /// Reaps workers whose exec has failed and puts them into `missing`. Returns the first failure.
@@ -133,6 +203,7 @@ asio::awaitable<std::optional<FailedWorker>> WorkerStarter::wait_for_exec(
     co_await exec_wait_.until_readable(notice);
     const auto failure = worker->process.start_failure();
     if (!failure) continue;
+    if (worker->is_fork_of_python) python_->give_up("a fork failed");
     // Not retried, and its end is not awaited: it may hang in the kernel.
     const bool hangs = failure->error_number == ETIMEDOUT;
     if (!failed || hangs) failed = failed_worker(worker->spec, *failure);

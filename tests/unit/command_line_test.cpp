@@ -27,6 +27,12 @@ LaunchOptions changed(void (*change)(LaunchOptions&)) {
 using O = LaunchOptions;
 using Kind = WorkerCount::Kind;
 
+std::string names_of_modules(int count) {
+  std::string names = "m";
+  for (int i = 1; i < count; ++i) names += ",m";
+  return names;
+}
+
 struct Case {
   Strings arguments;
   void (*expected)(O&);
@@ -124,6 +130,11 @@ const Case kGood[] = {
     {{"--stdin=3"}, [](O& o) { o.stdin_worker = {.is_automatic = false, .rank = 3}; }},
     {{"--stdin=none"}, [](O& o) { o.stdin_worker.is_automatic = false; }},
     {{"--stdin=auto"}, [](O&) {}},
+    {{"--preload=auto"}, [](O& o) { o.preload = {"auto"}; }},
+    {{"--preload=torch,torch.nn.parallel,_a1"},
+     [](O& o) {
+       o.preload = {"torch", "torch.nn.parallel", "_a1"};
+     }},
     {{"--duplicate_stdout_filters=a,,b,c"},
      [](O& o) {
        o.duplicate_stdout_filters = {"a,b", "c"};
@@ -257,6 +268,14 @@ const BadCase kBad[] = {
     {{"--local_ranks_filter=0,x"}, "is not a list of local ranks like 0,3"},
     {{"--ranks_filter=0,-1"}, "--ranks_filter=0,-1: is not a list of ranks like 0,3"},
     {{"--stdin=all"}, "--stdin=all: is neither a rank like 0 nor auto or none"},
+    {{"--preload="}, "--preload=: is neither auto nor names of modules like torch,numpy"},
+    {{"--preload=a,,b"}, "is neither auto nor names of modules"},
+    {{"--preload=a..b"}, "is neither auto nor names of modules"},
+    {{"--preload=.a"}, "is neither auto nor names of modules"},
+    {{"--preload=1a"}, "is neither auto nor names of modules"},
+    {{"--preload=train.py/"}, "is neither auto nor names of modules"},
+    {{"--preload=a,auto"}, "--preload=a,auto: names modules in addition to auto"},
+    {{"--preload=" + names_of_modules(257)}, "has more than 256 modules"},
     {{"--prefix=${rnak}"}, "--prefix=${rnak}: has no field 'rnak'; did you mean ${rank}?"},
     {{"--max_restarts=-1"}, "is not an integer from 0 to 1000000"},
     {{"--max_restarts=1000001"}, "is not an integer from 0 to 1000000"},

@@ -177,6 +177,19 @@ TEST_SUITE("make plan") {
           Strings{"/usr/bin/python3", "-u", "train.py", "-x"});
   }
 
+  TEST_CASE("make plan: --preload distinguishes the interpreter from its program") {
+    using ddprun::PreloadPlan;
+    CHECK(contains(objections_to({"--preload=torch", "trainer"}),
+                   "--preload: trainer is not run by Python"));
+    CHECK_FALSE(plan_of({"train.py"}).preload);
+    CHECK(plan_of({"--preload=auto", "train.py", "-x"}).preload ==
+          PreloadPlan{.interpreter_words = 2});
+    CHECK(plan_of({"--preload=torch", "-m", "train", "-x"}).preload ==
+          PreloadPlan{.modules = {"torch"}, .interpreter_words = 2, .is_module = true});
+    CHECK(plan_of({"--preload=torch", "-m", "--run_path", "train.py"}).preload ==
+          PreloadPlan{.modules = {"torch"}, .interpreter_words = 2});
+  }
+
   TEST_CASE("make plan: --tee overrides --redirects for each rank and stream") {
     const auto plan = plan_of({"--nproc_per_node=3", "-r", "3", "-t", "0:1,2:2",
                                "--local_ranks_filter=0", "--log_dir=logs", "train.py"});
