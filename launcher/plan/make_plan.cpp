@@ -254,8 +254,12 @@ class Planner {
     if (const auto* text = std::get_if<std::string>(&resolved)) return problem(*text);
     command_ = std::get<std::vector<std::string>>(resolved);
     plan_.interpreter_origin = interpreter_origin(options_, facts_);
-    if (is_python(command_)) {
-      pytorch_ = facts_.find_pytorch(facts_.working_directory / command_[0], facts_.environment);
+    if (!is_python(command_)) return;
+    const auto python = facts_.working_directory / command_[0];
+    pytorch_ = facts_.find_pytorch(python, facts_.environment);
+    // pip installs it there, and an environment need not be activated.
+    if (plan_.stacks.py_spy.empty()) {
+      plan_.stacks.py_spy = find_tool("py-spy", facts_, python.parent_path());
     }
   }
 

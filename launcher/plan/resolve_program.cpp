@@ -148,8 +148,11 @@ std::variant<fs::path, std::string> find_preflight(const HostFacts& facts) {
          folders[0].string() + " nor in " + folders[1].string();
 }
 
-std::string find_tool(const std::string& name, const HostFacts& facts) {
-  return find_in(path_folders(facts), name, facts).value_or("").string();
+std::string find_tool(const std::string& name, const HostFacts& facts,
+                      const fs::path& other_folder) {
+  auto folders = path_folders(facts);
+  if (!other_folder.empty()) folders.push_back(other_folder);
+  return find_in(folders, name, facts).value_or("").string();
 }
 
 std::variant<std::vector<std::string>, std::string> resolve_program(const LaunchOptions& options,

@@ -31,7 +31,8 @@ bool is_python(const std::vector<std::string>& arguments);
 /// searched folders.
 std::variant<std::filesystem::path, std::string> find_preflight(const HostFacts& facts);
 
-/// Returns the path of a tool in PATH; empty if it is not found.
-std::string find_tool(const std::string& name, const HostFacts& facts);
+/// Returns the path of a tool in PATH or else in `other_folder`; empty if it is not found.
+std::string find_tool(const std::string& name, const HostFacts& facts,
+                      const std::filesystem::path& other_folder = {});
 
 }  // namespace ddprun

@@ -91,6 +91,16 @@ TEST_SUITE("worker environment of a plan") {
     CHECK(plan_of({"train.py"}, facts).stacks.py_spy.empty());
   }
 
+  TEST_CASE("plan environment: py-spy is also found in the folder of the interpreter") {
+    auto facts = usual({{"PYTHON_EXEC", "/home/env/bin/python"}});
+    facts.file_kind = [](const std::filesystem::path& path) {
+      const bool exists = path.parent_path() == "/home/env/bin" || path.filename() == "train.py";
+      return exists ? FileKind::executable : FileKind::missing;
+    };
+    CHECK(plan_of({"train.py"}, facts).stacks.py_spy == "/home/env/bin/py-spy");
+    CHECK(plan_of({"--no_python", "/home/env/bin/trainer"}, facts).stacks.py_spy.empty());
+  }
+
   TEST_CASE("plan environment: handled signals are passed to workers by name") {
     CHECK(variable(plan_of({"--signals_to_handle=term,USR1", "train.py"}).workers[0],
                    "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGTERM,SIGUSR1");
