@@ -59,6 +59,7 @@ double mean(Iterator begin, Iterator end, Member member) {
 template <typename Blocks, typename Member>
 double lower_median(const Blocks& blocks, Member member) {
   std::vector<double> values;
+  values.reserve(blocks.size());
   for (const auto& block : blocks) values.push_back(block.*member);
   const auto middle = values.begin() + (static_cast<std::ptrdiff_t>(values.size()) - 1) / 2;
   std::nth_element(values.begin(), middle, values.end());
@@ -81,6 +82,7 @@ std::vector<SlowRank> SlowRankDetector::observe(Time now,
   if (!have_all_waited || !is_complete(now, workers)) return {};
   const auto time = std::chrono::duration_cast<Milliseconds>(now - begin_);
   std::vector<Block> blocks;
+  blocks.reserve(workers.size());
   for (const auto& worker : workers) blocks.push_back(block_of(worker, time));
   const auto usual = usual_work(blocks);
   const bool is_alone = blocks.size() == 1;
