@@ -296,21 +296,21 @@ class Kernel:
         import ctypes
 
         self.ctypes = ctypes
-        self.library = ctypes.CDLL(None, use_errno=True)
+        self.libc = ctypes.CDLL(None, use_errno=True)
         with open("/proc/self/comm", encoding="utf-8", errors="replace") as file:
             self.name = file.read().strip()
 
     def control_process(self, option, value):
-        self.library.prctl(option, self.ctypes.c_ulong(value), 0, 0, 0)
+        self.libc.prctl(option, self.ctypes.c_ulong(value), 0, 0, 0)
 
     def set_name(self, name):
-        self.library.prctl(PR_SET_NAME, self.ctypes.c_char_p(os.fsencode(name)), 0, 0, 0)
+        self.libc.prctl(PR_SET_NAME, self.ctypes.c_char_p(os.fsencode(name)), 0, 0, 0)
 
     def prefer_memory_of(self, node, call):
         bits = 8 * self.ctypes.sizeof(self.ctypes.c_ulong)
         mask = (self.ctypes.c_ulong * (node // bits + 1))()
         mask[node // bits] = 1 << (node % bits)
-        self.library.syscall(call, MPOL_PREFERRED, mask, self.ctypes.c_ulong(len(mask) * bits + 1))
+        self.libc.syscall(call, MPOL_PREFERRED, mask, self.ctypes.c_ulong(len(mask) * bits + 1))
 
 
 class Worker:
@@ -339,12 +339,10 @@ class Worker:
             release = self.set_descriptors(release)
             renew_state()
             self.wait_for_parent(kernel, agent, release)
-        except Exception:
-            number = errno.EAGAIN
-            os.write(
-                self.status,
-                b"".join(field.to_bytes(4, sys.byteorder) for field in (FORK_STEP, number)),
-            )
+        except Exception as error:
+            os.write(2, f"the fork of a worker has failed: {describe(error)}\n".encode())
+            record = (FORK_STEP, errno.EAGAIN)
+            os.write(self.status, b"".join(field.to_bytes(4, sys.byteorder) for field in record))
             os._exit(FAILED_START)
         os.close(self.status)  # like the exec of another worker
 

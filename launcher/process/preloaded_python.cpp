@@ -2,6 +2,7 @@
 
 #include "launcher/output/worker_stream.hpp"
 #include "launcher/process/exec_failure.hpp"
+#include "launcher/process/memory_file.hpp"
 #include "launcher/process/preload_source.hpp"
 #include "rendezvous/base/text.hpp"
 #include <ddprun/error.hpp>
@@ -13,7 +14,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -44,21 +44,12 @@ constexpr int kFailedForksMax = 2;
 constexpr const char* kSocketVariable = "DDPRUN_PRELOAD";
 constexpr const char* kHookFile = "sitecustomize.py";
 constexpr const char* kHookCache = "__pycache__";
-// Exit code of an interpreter that has not run the hook.
-constexpr const char* kWithoutHook = "raise SystemExit(97)";
+// Program of an interpreter that has not run the hook.
+constexpr const char* kWithoutHook = "pass";
 constexpr std::size_t kPacketBytesMax = 1U << 16;
 constexpr std::size_t kDescriptorsMax = 16;
 constexpr const char* kNullDevice = "/dev/null";
 constexpr const char* kPath = "PYTHONPATH=";
-
-bool write_all(int file, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const auto count = ::write(file, bytes.data(), bytes.size());
-    if (count < 0 && errno != EINTR) return false;
-    if (count > 0) bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -67,7 +58,8 @@ class PreloadedPython::HookFile {
  public:
   explicit HookFile(const HeldPath& folder) : folder_(folder) {
     const auto file = (folder / kHookFile).open(O_WRONLY | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
-    is_written_ = file.get() >= 0 && write_all(file.get(), kPreloadSource);
+    is_written_ = ::write(file.get(), kPreloadSource.data(), kPreloadSource.size()) ==
+                  static_cast<ssize_t>(kPreloadSource.size());
   }
   ~HookFile() {
     std::error_code ignored;
@@ -115,15 +107,12 @@ UniqueFd file_of(const std::vector<std::string>& arguments, std::size_t skipped,
   };
   std::for_each(arguments.begin() + static_cast<std::ptrdiff_t>(skipped), arguments.end(), add);
   std::for_each(environment.begin(), environment.end(), add);
-  UniqueFd file(::memfd_create("ddprun-worker", MFD_CLOEXEC));
-  if (file.get() >= 0 && write_all(file.get(), bytes) && ::lseek(file.get(), 0, SEEK_SET) == 0) {
-    return file;
-  }
-  return UniqueFd();
+  return memory_file("ddprun-worker", bytes);
 }
 
 std::string joined(const std::vector<int>& numbers) {
   std::vector<std::string> words;
+  words.reserve(numbers.size());
   for (const int number : numbers) words.push_back(std::to_string(number));
   return join(words, ",");
 }

@@ -203,7 +203,7 @@ asio::awaitable<std::optional<FailedWorker>> WorkerStarter::wait_for_exec(
     co_await exec_wait_.until_readable(notice);
     const auto failure = worker->process.start_failure();
     if (!failure) continue;
-    if (worker->is_fork_of_python) python_->give_up("a fork failed");
+    if (worker->is_fork_of_python) python_->give_up("a fork has failed before its program");
     // Not retried, and its end is not awaited: it may hang in the kernel.
     const bool hangs = failure->error_number == ETIMEDOUT;
     if (!failed || hangs) failed = failed_worker(worker->spec, *failure);

@@ -1,7 +1,7 @@
 #include "launcher/ssh/agent_start.hpp"
 
+#include "launcher/process/memory_file.hpp"
 #include "launcher/process/process_start.hpp"
-#include "launcher/ssh/memory_file.hpp"
 #include "launcher/ssh/node_task.hpp"
 #include "rendezvous/base/quiet_write.hpp"
 #include "rendezvous/wire/bytes.hpp"

@@ -4,7 +4,7 @@
 #include "launcher/config/find_node.hpp"
 #include "launcher/config/resolve_config.hpp"
 #include "launcher/plan/make_plan.hpp"
-#include "launcher/ssh/memory_file.hpp"
+#include "launcher/process/memory_file.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>

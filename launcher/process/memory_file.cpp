@@ -1,11 +1,11 @@
-#include "launcher/ssh/memory_file.hpp"
+#include "launcher/process/memory_file.hpp"
 
 #include <cerrno>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace ddprun::ssh {
+namespace ddprun {
 
 UniqueFd memory_file(const char* name, std::string_view bytes) {
   UniqueFd file(::memfd_create(name, MFD_CLOEXEC));
@@ -20,4 +20,4 @@ UniqueFd memory_file(const char* name, std::string_view bytes) {
   return file;
 }
 
-}  // namespace ddprun::ssh
+}  // namespace ddprun
