@@ -4,6 +4,7 @@
 #include "launcher/agent/early_exit.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_hint.hpp"
+#include "launcher/agent/hang_reports.hpp"
 #include "launcher/agent/worker_watch.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/limit_timer.hpp"
@@ -68,6 +69,14 @@ class Attempt::Impl {
   void set_others_activity(const membership::RankActivity& activity) {
     others_activity_ = activity;
     if (watch_) watch_->set_others_activity(activity);
+  }
+
+  void note_hang(const membership::HangNotice& notice) {
+    if (hangs_ && phase_ == Phase::running) hangs_->note(notice);
+  }
+
+  void note_slow_rank(const membership::SlowRankNotice& notice) {
+    if (hangs_ && phase_ == Phase::running) hangs_->note(notice);
   }
 
   bool take_stacks(const std::string& reason) {
@@ -182,10 +191,25 @@ class Attempt::Impl {
     group_ = &group;
     co_await start_workers(group);
     are_started_ = true;
+    hangs_.emplace(
+        context_.executor, group, context_.events,
+        HangReports::Settings{.attempt = facts_.attempt,
+                              .on_hang = plan().options.on_hang,
+                              .has_restarts = !facts_.restarts_left || *facts_.restarts_left > 0,
+                              .takes_stacks = plan().stacks.when != StacksWhen::never},
+        HangReports::Listener{.report_collectives =
+                                  [this] {
+                                    record_flights();
+                                    report_stalled(recorded_, Seconds(0));
+                                  },
+                              .on_hang = listener_.on_hang,
+                              .on_slow_rank = listener_.on_slow_rank,
+                              .on_hang_stacks = listener_.on_hang_stacks});
     watch_progress(group);
     co_await watch_workers(group);
     if (watch_) watch_->stop();
     watch_.reset();
+    hangs_.reset();
     const auto swept = co_await group.sweep();
     group_ = nullptr;
     keep_flights();
@@ -242,8 +266,8 @@ class Attempt::Impl {
       } else if (const auto* killed = std::get_if<WorkersKilled>(&event)) {
         phase_ = Phase::aborted;
         report(*killed);
-      } else if (const auto* stacks = std::get_if<StacksTaken>(&event)) {
-        report(*stacks);
+      } else if (const auto* captured = std::get_if<StacksCaptured>(&event)) {
+        report_stacks(*captured);
       } else if (std::holds_alternative<GroupsChanged>(event)) {
         check_early_exit();
       }
@@ -256,6 +280,12 @@ class Attempt::Impl {
                 if (!a.hung.empty()) return a.rank < b.rank;
                 return notice.at(a.rank) < notice.at(b.rank);
               });
+  }
+
+  void report_stacks(const StacksCaptured& captured) {
+    if (captured.is_hang && listener_.on_hang_stacks)
+      return listener_.on_hang_stacks(captured.stacks);
+    for (const auto& taken : captured.stacks) report(taken);
   }
 
   /// Workers that could not be killed are already reported by their exits.
@@ -344,7 +374,7 @@ class Attempt::Impl {
     std::erase_if(late, [&running](int rank) {
       return std::find(running.begin(), running.end(), rank) == running.end();
     });
-    group_->set_late_ranks(std::move(late));
+    if (!late.empty()) group_->set_first_stacks({.ranks = std::move(late)});
   }
 
   void watch_progress(WorkerGroup& group) {
@@ -362,69 +392,29 @@ class Attempt::Impl {
         context_.executor, group, settings,
         WorkerWatch::Listener{
             .on_finding =
-                [this](const HangFinding& finding, std::vector<MissingRank> ranks) {
-                  take_finding(finding, std::move(ranks));
+                [this](const HangFinding& finding, const std::vector<MissingRank>& ranks) {
+                  take_finding(finding, ranks);
                 },
             .on_slow_rank = [this](const SlowRank& slow,
-                                   std::string doing) { report_slow_rank(slow, std::move(doing)); },
+                                   std::string doing) { hangs_->take(slow, std::move(doing)); },
             .on_activity = listener_.on_activity});
     watch_->set_others_activity(others_activity_);
   }
 
-  void take_finding(const HangFinding& finding, std::vector<MissingRank> ranks) {
-    const double seconds = Seconds(finding.time).count();
-    if (finding.kind == HangFinding::Kind::resumed)
-      return report(HangEnded{.attempt = facts_.attempt, .seconds = seconds});
-    const HangDetected hang{.attempt = facts_.attempt,
-                            .seconds = seconds,
-                            .is_certain = finding.kind == HangFinding::Kind::certain,
-                            .ranks = std::move(ranks),
-                            .action = action_on(finding),
-                            .lacks_restarts = lacks_restarts(finding)};
-    report(hang);
-    if (hang.action != OnHang::report) return end_hang(hang);
-    record_flights();
-    report_stalled(recorded_, Seconds(0));
-    if (plan().stacks.when == StacksWhen::never) return;
-    std::vector<int> hung;
-    for (const auto& rank : finding.ranks) hung.push_back(rank.rank);
-    group_->take_stacks("during a hang", std::move(hung));
+  void take_finding(const HangFinding& finding, const std::vector<MissingRank>& ranks) {
+    const OnHang action = hangs_->take(finding, ranks);
+    if (action != OnHang::report) end_hang(ranks, action == OnHang::stop);
   }
 
-  void report_slow_rank(const SlowRank& slow, std::string doing) {
-    if (slow.is_slow) {
-      report(SlowRankDetected{.attempt = facts_.attempt,
-                              .rank = slow.rank,
-                              .factor = slow.factor,
-                              .seconds = Seconds(slow.time).count(),
-                              .doing = std::move(doing)});
-    } else {
-      report(SlowRankRecovered{.attempt = facts_.attempt, .rank = slow.rank});
-    }
-  }
-
-  bool lacks_restarts(const HangFinding& finding) const {
-    return finding.kind == HangFinding::Kind::certain &&
-           plan().options.on_hang == OnHang::restart && facts_.restarts_left &&
-           *facts_.restarts_left == 0;
-  }
-
-  OnHang action_on(const HangFinding& finding) const {
-    const bool must_report = finding.kind != HangFinding::Kind::certain || lacks_restarts(finding);
-    return must_report ? OnHang::report : plan().options.on_hang;
-  }
-
-  void end_hang(const HangDetected& hang) {
-    end_.is_final = hang.action == OnHang::stop;
+  void end_hang(const std::vector<MissingRank>& hung, bool is_final) {
+    end_.is_final = is_final;
     note_flights();
-    std::vector<int> ranks;
-    for (const auto& [rank, doing] : hang.ranks) {
-      ranks.push_back(rank);
+    for (const auto& [rank, doing] : hung) {
+      hung_ranks_.push_back(rank);
       group_->set_hung(rank, doing);
     }
-    hung_ranks_ = ranks;
-    group_->set_late_ranks(ranks);
-    stop_survivors(ranks.front(), ranks_phrase(ranks) + (ranks.size() == 1 ? " hangs" : " hang"));
+    stop_survivors(hung_ranks_.front(),
+                   ranks_phrase(hung_ranks_) + (hung_ranks_.size() == 1 ? " hangs" : " hang"));
   }
 
   void record_flights() {
@@ -481,6 +471,7 @@ class Attempt::Impl {
   Listener listener_;
   StartRetry retry_;
   LimitTimer culprit_timer_;
+  std::optional<HangReports> hangs_;  ///< while workers run
   std::optional<WorkerWatch> watch_;  ///< while workers run
   WorkerGroup* group_ = nullptr;      ///< null unless processes of the workers may exist
   bool are_started_ = false;
@@ -517,6 +508,14 @@ void Attempt::forward(int signal) {
 
 void Attempt::set_others_activity(const membership::RankActivity& activity) {
   impl_->set_others_activity(activity);
+}
+
+void Attempt::note_hang(const membership::HangNotice& notice) {
+  impl_->note_hang(notice);
+}
+
+void Attempt::note_slow_rank(const membership::SlowRankNotice& notice) {
+  impl_->note_slow_rank(notice);
 }
 
 bool Attempt::take_stacks(const std::string& reason) {

@@ -57,6 +57,12 @@ class Attempt {
     /// Receives the reason when a worker has failed and the others are about to be stopped, or when
     /// a worker crashes after it was asked to stop.
     std::function<void(const std::string& reason)> on_failure;
+    /// Receives a hang of this node's ranks, and its end.
+    std::function<void(const membership::HangNotice&)> on_hang;
+    /// Receives a rank of this node that has become slow or recovered.
+    std::function<void(const membership::SlowRankNotice&)> on_slow_rank;
+    /// Receives the stacks of a hang. If empty, the attempt reports them.
+    std::function<void(std::vector<StacksTaken>)> on_hang_stacks;
     /// Receives the activity of this node's ranks when it has changed, at most once a second.
     std::function<void(const membership::RankActivity&)> on_activity;
   };
@@ -75,6 +81,10 @@ class Attempt {
 
   /// Sets the last HeartbeatAnswer::activity, to detect hangs and slow ranks.
   void set_others_activity(const membership::RankActivity& activity);
+
+  /// Reports a hang or a slow rank of another node; see HangReports::note().
+  void note_hang(const membership::HangNotice& notice);
+  void note_slow_rank(const membership::SlowRankNotice& notice);
 
   /// Reports the stacks of all workers, which continue to run. Returns false if there are no
   /// workers.

@@ -128,8 +128,13 @@ void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Mill
   for (const auto& worker : workers) {
     History& history = histories_[worker.rank];
     const bool has_run = worker.run_time != history.run_time;
-    history.idle = is_idle(worker, history, elapsed) ? history.idle + elapsed : 0ms;
+    // Tools for stacks interrupt the waits of workers, which then run for a moment.
+    const bool is_inspected =
+        worker.inspections != history.inspections || worker.inspections % 2 != 0;
+    const bool remains_idle = is_inspected ? history.idle > 0ms : is_idle(worker, history, elapsed);
+    history.idle = remains_idle ? history.idle + elapsed : 0ms;
     history.pid = worker.pid;
+    history.inspections = worker.inspections;
     history.main_time = worker.main_time;
     history.run_time = worker.run_time;
     if (!is_worker_stopped(worker)) {

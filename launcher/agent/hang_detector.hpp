@@ -90,6 +90,7 @@ class HangDetector {
  private:
   struct History {
     pid_t pid = 0;
+    std::uint64_t inspections = 0;  ///< of the last sample
     std::optional<std::chrono::nanoseconds> main_time{};
     std::optional<std::chrono::nanoseconds> run_time{};
     std::optional<Milliseconds> stopped{};  ///< time in this state; nullopt: not in it

@@ -3,6 +3,7 @@
 #include "launcher/agent/coordinator_link.hpp"
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_text.hpp"
+#include "launcher/agent/hang_stacks.hpp"
 #include "launcher/agent/host_search.hpp"
 #include "launcher/agent/placement.hpp"
 #include "launcher/agent/preflight.hpp"
@@ -61,7 +62,8 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
                 warnings_to(context.events)),
         wake_(context.executor),
         ended_(context.executor, Time::max()),
-        attempt_ended_(context.executor, Time::max()) {}
+        attempt_ended_(context.executor, Time::max()),
+        hang_stacks_(context.executor, context.events) {}
 
   asio::awaitable<RunFinished> run(StartNotice on_start) {
     if (plan_.preflight) {
@@ -95,6 +97,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
                   RunClock::now());
     perform(node_->start(RunClock::now()));
     if (!outcome_) co_await ended_.async_wait(kAwait);
+    hang_stacks_.report_all();
     if (!failure_) co_return co_await end_together();
     // The workers were killed, but their exits are still to be reported.
     if (attempt_ != nullptr) co_await attempt_ended_.async_wait(kAwait);
@@ -300,6 +303,20 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     if (attempt_ != nullptr) attempt_->set_others_activity(note.activity);
   }
 
+  void act(const NoteHang& noted) {
+    if (attempt_ != nullptr) attempt_->note_hang(noted.notice);
+  }
+
+  void act(const NoteSlowRank& noted) {
+    if (attempt_ != nullptr) attempt_->note_slow_rank(noted.notice);
+  }
+
+  void act(const NoteStacks& noted) {
+    auto stacks = noted.notice.stacks;
+    for (auto& taken : stacks) taken.node = noted.notice.node;
+    hang_stacks_.add(noted.notice.node, std::move(stacks));
+  }
+
   void act(const ProbePeers& probing) {
     asio::co_spawn(context_.executor, probe(weak_from_this(), probing), asio::detached);
   }
@@ -405,10 +422,15 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
                        .run_key = self->key_of_round(round.round)};
     if (self->reserved_port_) facts.worker_store_port = self->reserved_port_->port();
     ++self->attempts_;
+    self->hang_stacks_.begin_round(facts.placement.node_count);
     self->report_round(facts);
     Attempt attempt(
         self->context_, facts,
         {.on_failure = [self](const auto& reason) { self->apply(OwnWorkersFailing{reason}); },
+         .on_hang = [self](const HangNotice& notice) { self->apply(notice); },
+         .on_slow_rank = [self](const SlowRankNotice& notice) { self->apply(notice); },
+         .on_hang_stacks =
+             [self](std::vector<StacksTaken> stacks) { self->share(std::move(stacks)); },
          .on_activity =
              [self](const membership::RankActivity& activity) {
                self->apply(OwnActivity{activity});
@@ -422,6 +444,14 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     auto ended = make_end(end, self->plan_);
     self->last_end_ = std::move(end);
     self->apply(std::move(ended));
+  }
+
+  /// The host reports the stacks of all nodes, each other node those of its own ranks.
+  void share(std::vector<StacksTaken> stacks) {
+    if (host_->is_here()) return hang_stacks_.add("", std::move(stacks));
+    for (const auto& taken : stacks) report(taken);
+    for (auto& taken : stacks) taken.file.clear();
+    apply(StacksNotice{.stacks = std::move(stacks)});
   }
 
   /// Returns the address by which the workers reach the store.
@@ -468,6 +498,7 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<CoordinatorLink> link_;   ///< once the host is known
   std::optional<NodeStateMachine> node_;
   Attempt* attempt_ = nullptr;
+  HangStacks hang_stacks_;
   int attempts_ = 0;  ///< on this node, including those whose workers could not be started
   bool have_workers_started_ = false;
   AttemptEnd last_end_;

@@ -2,6 +2,7 @@
 
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/stacks_file.hpp"
+#include "launcher/report/grouped_stacks.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
@@ -23,11 +24,24 @@ namespace asio = boost::asio;
 // Maximum lines of a worker's stacks in an event: a screen of the console.
 constexpr std::size_t kEventLinesMax = 60;
 
+bool is_among(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
 void shorten(std::vector<std::string>& lines) {
   if (lines.size() <= kEventLinesMax) return;
   const auto left = lines.size() - kEventLinesMax;
   lines.resize(kEventLinesMax);
   lines.push_back("... and " + std::to_string(left) + " more lines");
+}
+
+/// Tools list the main thread first.
+void keep_first_thread(std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  lines.erase(std::find_if(lines.begin() + 1, lines.end(),
+                           [](const auto& line) { return line.starts_with("Thread "); }),
+              lines.end());
+  while (lines.back().empty()) lines.pop_back();
 }
 
 }  // namespace
@@ -51,6 +65,7 @@ void GroupStacks::take(std::shared_ptr<const void> owner, StackMoment moment) {
 
 void GroupStacks::take_last(std::shared_ptr<const void> owner, StackMoment moment,
                             std::function<void()> then) {
+  drops_running_ = captures_.is_busy() && moment.scope.is_hang;
   captures_.take_last(capture(std::move(owner), std::move(moment), std::move(then)));
 }
 
@@ -76,31 +91,38 @@ asio::awaitable<void> GroupStacks::take_all(GroupStacks* self,
                                             [[maybe_unused]] std::shared_ptr<const void> owner,
                                             StackMoment moment, Deadline deadline) {
   if (self->is_closed_) co_return;
-  using Taking = decltype(asio::co_spawn(self->executor_, self->take_one(nullptr, moment, deadline),
-                                         asio::deferred));
+  StacksCaptured captured{.stacks = {}, .is_hang = moment.scope.is_hang};
+  using Taking = decltype(asio::co_spawn(
+      self->executor_, self->take_one(nullptr, moment, false, deadline, captured.stacks),
+      asio::deferred));
   std::vector<Taking> all;
-  const auto is_wanted = [&ranks = moment.ranks](int rank) {
-    return ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-  };
+  const auto& [ranks, quick_ranks, is_hang] = moment.scope;
   for (const auto& worker : self->workers_) {
-    if (!is_wanted(worker->spec.rank) || worker->has_ended ||
+    const int rank = worker->spec.rank;
+    const bool is_quick = ranks && !is_among(*ranks, rank);
+    if ((is_quick && !is_among(quick_ranks, rank)) || worker->has_ended ||
         process_state(worker->process.pid()).is_exiting())
       continue;
-    auto taking = self->take_one(worker, moment, deadline);
+    auto taking = self->take_one(worker, moment, is_quick, deadline, captured.stacks);
     all.push_back(asio::co_spawn(self->executor_, std::move(taking), asio::deferred));
   }
   if (!all.empty()) {
     auto group = asio::experimental::make_parallel_group(std::move(all));
     co_await group.async_wait(asio::experimental::wait_for_all(), asio::use_awaitable);
   }
+  if (std::exchange(self->drops_running_, false)) co_return;
+  captured.stacks = grouped_stacks(std::move(captured.stacks));
+  self->hooks_.on_captured(std::move(captured));
 }
 
+/// Adds the stacks to `all`.
 asio::awaitable<void> GroupStacks::take_one(std::shared_ptr<Worker> worker, StackMoment moment,
-                                            Deadline deadline) {
+                                            bool is_quick, Deadline deadline,
+                                            std::vector<StacksTaken>& all) {
   const bool has_runtime = page_.phase(worker->spec.local_rank) != control::WorkerPhase::silent;
   StacksTaken taken;
   try {
-    auto taking = taker_.take(worker, has_runtime, std::move(moment), deadline);
+    auto taking = taker_.take(worker, has_runtime, std::move(moment), is_quick, deadline);
     taken = co_await std::move(taking);
   } catch (const std::exception& error) {
     write_log(log_, LogLevel::warn,
@@ -117,8 +139,9 @@ asio::awaitable<void> GroupStacks::take_one(std::shared_ptr<Worker> worker, Stac
       taken.problems.push_back(problem);
     }
   }
+  if (is_quick) keep_first_thread(taken.lines);
   shorten(taken.lines);
-  hooks_.on_taken(std::move(taken));
+  all.push_back(std::move(taken));
 }
 
 }  // namespace ddprun

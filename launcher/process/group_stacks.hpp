@@ -10,6 +10,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <sys/types.h>
@@ -20,7 +21,7 @@ namespace ddprun {
 class GroupStacks {
  public:
   struct Hooks {
-    std::function<void(StacksTaken)> on_taken;
+    std::function<void(StacksCaptured)> on_captured;
     std::function<void()> on_idle;  ///< called when all requests have been processed
   };
 
@@ -32,11 +33,15 @@ class GroupStacks {
   /// Takes stacks of workers that continue afterwards. `owner` keeps this object alive until then.
   void take(std::shared_ptr<const void> owner, StackMoment moment);
 
-  /// Takes stacks of workers before they are stopped, then calls `then`. Interrupts other requests.
+  /// Takes stacks of workers before they are stopped, then calls `then`. Interrupts other requests,
+  /// and in a hang replaces them.
   void take_last(std::shared_ptr<const void> owner, StackMoment moment, std::function<void()> then);
 
   /// Returns true until `on_idle`.
   bool is_busy() const { return captures_.is_busy(); }
+
+  /// See StackCaptures.
+  std::uint64_t changes() const { return captures_.changes(); }
 
   /// Returns the processes of the running tools.
   std::vector<pid_t> tools() const { return taker_.tools().pids(); }
@@ -50,7 +55,8 @@ class GroupStacks {
   static boost::asio::awaitable<void> take_all(GroupStacks* self, std::shared_ptr<const void> owner,
                                                StackMoment moment, Deadline deadline);
   boost::asio::awaitable<void> take_one(std::shared_ptr<Worker> worker, StackMoment moment,
-                                        Deadline deadline);
+                                        bool is_quick, Deadline deadline,
+                                        std::vector<StacksTaken>& all);
 
   boost::asio::any_io_executor executor_;
   int attempt_;
@@ -61,6 +67,7 @@ class GroupStacks {
   StackTaker taker_;
   StackCaptures captures_;
   bool is_closed_ = false;
+  bool drops_running_ = false;  ///< the next capture repeats the running one
 };
 
 }  // namespace ddprun

@@ -36,7 +36,7 @@ constexpr auto kStopLimit = 1s;
 // Maximum time that a search waits for processes in execve, whose environment is not visible.
 // Usually less than a millisecond, unless a page of the program comes from a slow file system or
 // the CPUs are busy.
-constexpr auto kExecLimit = 100ms;
+constexpr auto kExecSearchLimit = 100ms;
 constexpr int kExecPause = 1;  // milliseconds
 
 /// Gives this thread a real-time priority for the lifetime of this object, where permitted:
@@ -153,7 +153,7 @@ void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visi
     if (process && !visit_if_marked(*process, visit)) in_execve.push_back(std::move(*process));
   });
   // All together, since one process that gets no CPU time would block the search for the others.
-  const auto deadline = Deadline::after(kExecLimit);
+  const auto deadline = Deadline::after(kExecSearchLimit);
   while (!in_execve.empty() && !deadline.passed()) {
     ::poll(nullptr, 0, kExecPause);
     std::erase_if(in_execve, [&](OpenProcess& process) { return visit_if_marked(process, visit); });

@@ -30,6 +30,7 @@ void StackCaptures::take_last(StackCapture capture) {
 
 void StackCaptures::begin(Planned planned) {
   is_busy_ = true;
+  ++changes_;
   const auto deadline = planned.deadline.value_or(Deadline::after(limit_));
   auto taking = planned.capture.take(planned.capture.moment, deadline);
   // The handler keeps this object alive.
@@ -49,6 +50,7 @@ void StackCaptures::report(const std::exception_ptr& failure) const {
 }
 
 void StackCaptures::end(const StackCapture& capture) {
+  ++changes_;
   if (capture.then) capture.then();
   if (next_) {
     begin(*std::exchange(next_, std::nullopt));

@@ -10,6 +10,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -49,6 +50,9 @@ class StackCaptures {
   /// Returns true until on_idle.
   bool is_busy() const { return is_busy_; }
 
+  /// Returns the number of begins and ends of captures; odd during a capture.
+  std::uint64_t changes() const { return changes_; }
+
  private:
   struct Planned {
     StackCapture capture;
@@ -64,6 +68,7 @@ class StackCaptures {
   Hooks hooks_;
   Log log_;
   bool is_busy_ = false;
+  std::uint64_t changes_ = 0;
   std::optional<Planned> next_;
 };
 

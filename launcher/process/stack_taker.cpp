@@ -35,6 +35,9 @@ constexpr auto kRuntimeLimit = 1s;
 // Time for Python to print the frames of all threads and to end.
 constexpr auto kAbortLimit = 1s;
 
+// Limit of quick methods: a hung process may block them.
+constexpr auto kQuickLimit = 2s;
+
 // Shown if py-spy is missing.
 constexpr const char* kPySpyHint = "no Python lines: they need py-spy ('pip install py-spy')";
 
@@ -129,11 +132,14 @@ StackFacts StackTaker::facts_of(pid_t pid, bool has_runtime, const StackMoment& 
 }
 
 asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bool has_runtime,
-                                              StackMoment moment, Deadline deadline) {
+                                              StackMoment moment, bool is_quick,
+                                              Deadline deadline) {
+  if (is_quick) deadline = sooner(deadline, kQuickLimit);
   StacksTaken taken{
       .rank = worker->spec.rank, .pid = worker->process.pid(), .reason = std::move(moment.reason)};
   const TraceTarget target = trace_target_of(worker);
-  const auto facts = facts_of(target.pid, has_runtime, moment);
+  auto facts = facts_of(target.pid, has_runtime, moment);
+  facts.is_quick = is_quick;
   std::string text;
   bool has_enough = false;
   for (const StackMeans means : stack_means_for(facts)) {
@@ -152,7 +158,9 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
     has_enough = is_enough(means, facts);
     if (has_enough) break;
   }
-  if (!has_enough && facts.is_python && !facts.has_py_spy) taken.problems.push_back(kPySpyHint);
+  if (is_quick && text.empty()) taken.problems.clear();
+  if (!is_quick && !has_enough && facts.is_python && !facts.has_py_spy)
+    taken.problems.push_back(kPySpyHint);
   // The worker has ended by itself. If it was ended to get its stacks, problems are reported.
   if (text.empty() && !taken.was_ended) taken.problems.clear();
   if (text.size() > kStackBytesMax) text.resize(kStackBytesMax);

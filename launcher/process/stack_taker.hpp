@@ -29,9 +29,10 @@ class StackTaker {
 
   /// Returns at the deadline or shortly after it (a tool needs time to detach). May end a worker
   /// that is about to be stopped, which is then marked was_stopped. `has_runtime`: the worker has
-  /// registered on the control page.
+  /// registered on the control page. `is_quick`: only by methods that take less than a second; if
+  /// all fail, the result has neither lines nor problems.
   boost::asio::awaitable<StacksTaken> take(std::shared_ptr<Worker> worker, bool has_runtime,
-                                           StackMoment moment, Deadline deadline);
+                                           StackMoment moment, bool is_quick, Deadline deadline);
 
   /// Starts a capture: clears an earlier interruption.
   void begin() { is_interrupted_ = false; }

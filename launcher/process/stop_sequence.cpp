@@ -22,7 +22,7 @@ std::string still_running_after(std::chrono::duration<double> grace) {
 }  // namespace
 
 bool StopSequence::takes_stacks_first() const {
-  return stacks_ == StacksWhen::stop || (stacks_ == StacksWhen::kill && !late_ranks_.empty());
+  return stacks_ == StacksWhen::stop || (stacks_ == StacksWhen::kill && first_stacks_);
 }
 
 StopSequence::Steps StopSequence::request(Time now, int signal, std::chrono::milliseconds grace) {
@@ -35,9 +35,11 @@ StopSequence::Steps StopSequence::request(Time now, int signal, std::chrono::mil
   phase_ = Phase::stacks_before_signal;
   signal_ = signal;
   grace_ = grace;
+  auto scope = first_stacks_.value_or(StackScope());
+  if (stacks_ == StacksWhen::stop) scope.ranks.reset();
   return {TakeStacks{{.reason = "before they are asked to stop",
                       .next_signal = signal,
-                      .ranks = stacks_ == StacksWhen::stop ? std::vector<int>() : late_ranks_}}};
+                      .scope = std::move(scope)}}};
 }
 
 StopSequence::Steps StopSequence::stacks_taken(Time now) {

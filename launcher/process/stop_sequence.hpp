@@ -10,6 +10,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -56,9 +57,9 @@ class StopSequence {
 
   StopSequence(StacksWhen stacks, KilledLimits limits) : stacks_(stacks), limits_(limits) {}
 
-  /// Sets the ranks that kept others waiting until a timeout. Their stacks are taken before the
-  /// signal, unless the plan takes none. Call before request().
-  void set_late_ranks(std::vector<int> ranks) { late_ranks_ = std::move(ranks); }
+  /// Sets the ranks whose stacks are taken before the signal, unless the plan takes none. Call
+  /// before request().
+  void set_first_stacks(StackScope scope) { first_stacks_ = std::move(scope); }
 
   /// Requests a stop. A repeated request with a shorter grace period shortens it; without a grace
   /// period the workers are killed at once and no stacks are taken.
@@ -88,7 +89,7 @@ class StopSequence {
 
   StacksWhen stacks_;
   KilledLimits limits_;
-  std::vector<int> late_ranks_;
+  std::optional<StackScope> first_stacks_;
   Phase phase_ = Phase::running;
   int signal_ = 0;                      ///< of the last request
   std::chrono::milliseconds grace_{0};  ///< the shortest requested

@@ -64,8 +64,8 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   std::vector<RankFlights> flights();
   std::vector<WorkerSample> sample(bool with_details) const;
   void set_hung(int rank, const std::string& doing);
-  void take_stacks(const std::string& reason, std::vector<int> ranks);
-  void set_late_ranks(std::vector<int> ranks) { stop_.set_late_ranks(std::move(ranks)); }
+  void take_stacks(const std::string& reason, StackScope scope);
+  void set_first_stacks(StackScope scope) { stop_.set_first_stacks(std::move(scope)); }
   void abort(int rank, const std::string& reason);
   asio::awaitable<Swept> sweep();
 
@@ -133,7 +133,7 @@ WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment
       starter_(executor_, containment, router, python, page_.fd(), workers_),
       event_signal_(executor_, Worker::Clock::time_point::max()),
       stacks_(executor_, attempt, containment, page_, workers_, stacks,
-              {.on_taken = [this](StacksTaken taken) { push(std::move(taken)); },
+              {.on_captured = [this](StacksCaptured captured) { push(std::move(captured)); },
                .on_idle = [this] { end_watch(); }},
               log_),
       stop_(stacks.when, limits),
@@ -379,7 +379,9 @@ std::vector<RankFlights> WorkerGroup::Impl::flights() {
 std::vector<WorkerSample> WorkerGroup::Impl::sample(bool with_details) const {
   std::vector<WorkerSample> samples;
   for (const auto& worker : workers_) {
-    if (!worker->has_ended) samples.push_back(sample_of(*worker, page_, with_details));
+    if (worker->has_ended) continue;
+    samples.push_back(sample_of(*worker, page_, with_details));
+    samples.back().inspections = stacks_.changes();
   }
   return samples;
 }
@@ -389,10 +391,10 @@ void WorkerGroup::Impl::set_hung(int rank, const std::string& doing) {
     if (worker->spec.rank == rank) worker->hang = doing;
 }
 
-void WorkerGroup::Impl::take_stacks(const std::string& reason, std::vector<int> ranks) {
+void WorkerGroup::Impl::take_stacks(const std::string& reason, StackScope scope) {
   if (is_starting_) return;  // no stacks before exec
   if (!stacks_.is_busy()) ++open_watches_;
-  stacks_.take(shared_from_this(), {.reason = reason, .ranks = std::move(ranks)});
+  stacks_.take(shared_from_this(), {.reason = reason, .scope = std::move(scope)});
 }
 
 void WorkerGroup::Impl::forward(int signal) {
@@ -577,12 +579,12 @@ void WorkerGroup::set_hung(int rank, const std::string& doing) {
   impl_->set_hung(rank, doing);
 }
 
-void WorkerGroup::take_stacks(const std::string& reason, std::vector<int> ranks) {
-  impl_->take_stacks(reason, std::move(ranks));
+void WorkerGroup::take_stacks(const std::string& reason, StackScope scope) {
+  impl_->take_stacks(reason, std::move(scope));
 }
 
-void WorkerGroup::set_late_ranks(std::vector<int> ranks) {
-  impl_->set_late_ranks(std::move(ranks));
+void WorkerGroup::set_first_stacks(StackScope scope) {
+  impl_->set_first_stacks(std::move(scope));
 }
 
 void WorkerGroup::abort(int rank, const std::string& reason) {

@@ -9,6 +9,7 @@
 #include "launcher/process/sweep.hpp"
 #include "launcher/process/worker_sample.hpp"
 #include "launcher/report/event.hpp"
+#include "launcher/stacks/stack_means.hpp"
 #include "rendezvous/base/held_path.hpp"
 #include "rendezvous/control/control_page.hpp"
 
@@ -48,8 +49,13 @@ struct WorkerSpec {
 /// Results of next().
 struct GroupsChanged {};  ///< a worker creates a process group after another one has succeeded
 struct AllExited {};      ///< all workers have ended and been reaped
-using WorkerEvent =
-    std::variant<WorkerDying, WorkerExited, WorkersKilled, StacksTaken, GroupsChanged, AllExited>;
+/// The end of a capture of stacks.
+struct StacksCaptured {
+  std::vector<StacksTaken> stacks;  ///< grouped
+  bool is_hang = false;             ///< see StackScope
+};
+using WorkerEvent = std::variant<WorkerDying, WorkerExited, WorkersKilled, StacksCaptured,
+                                 GroupsChanged, AllExited>;
 
 class PreloadedPython;
 
@@ -103,13 +109,12 @@ class WorkerGroup {
   /// the others get the signal.
   void set_hung(int rank, const std::string& doing);
 
-  /// Takes the stacks of `ranks`, all if empty. The workers continue; next() returns them as
-  /// StacksTaken.
-  void take_stacks(const std::string& reason, std::vector<int> ranks = {});
+  /// Takes stacks. The workers continue; next() returns StacksCaptured.
+  void take_stacks(const std::string& reason, StackScope scope = {});
 
-  /// Sets the ranks that kept others waiting until a timeout. Unless the plan takes no stacks,
-  /// stop() takes theirs before the signal. Call before abort().
-  void set_late_ranks(std::vector<int> ranks);
+  /// Sets the ranks whose stacks stop() takes before the signal, unless the plan takes none. Call
+  /// before abort().
+  void set_first_stacks(StackScope scope);
 
   /// Marks the attempt as aborted for the workers' runtimes, with the culprit's rank; after the
   /// stacks if stop() is to take them before the signal.

@@ -5,6 +5,7 @@
 #include "rendezvous/control/flight_recorder.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <sys/types.h>
@@ -17,6 +18,8 @@ struct WorkerSample {
   control::CallActivity activity{};
   char state = '\0';       ///< of the main thread, as in /proc/PID/stat; see sample_of()
   bool is_traced = false;  ///< by a debugger
+  /// Number of begins and ends of captures of its stacks, which interrupt waits; odd during one.
+  std::uint64_t inspections = 0;
   /// CPU time of the main threads of the program and of its children that run the same program,
   /// such as those of torch.multiprocessing; nullopt: unknown.
   std::optional<std::chrono::nanoseconds> main_time{};

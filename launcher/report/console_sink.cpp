@@ -2,6 +2,7 @@
 
 #include "launcher/report/agent_line.hpp"
 #include "launcher/report/final_report.hpp"
+#include "launcher/report/grouped_stacks.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <spdlog/pattern_formatter.h>
@@ -12,6 +13,9 @@
 namespace ddprun {
 
 namespace {
+
+// Longer lists of ranks in front of stacks are abbreviated.
+constexpr std::size_t kRanksColumnsMax = 20;
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
@@ -97,9 +101,11 @@ void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point
 void ConsoleSink::write_stacks(const StacksTaken& stacks) {
   if (!stacks.file.empty() || settings_.level > LogLevel::warn) return;
   if (stacks.means == std::vector<std::string>{"faulthandler"}) return;
+  auto ranks = ranks_phrase(ranks_of(stacks));
+  if (ranks.size() > kRanksColumnsMax) ranks = std::to_string(stacks.same.size() + 1) + " ranks";
   std::string text;
   for (const auto& line : stacks.lines) {
-    text += "[rank " + std::to_string(stacks.rank) + "]: " + line + "\n";
+    text += "[" + ranks + "]: " + line + "\n";
   }
   write_(text);
 }

@@ -20,6 +20,7 @@ namespace ddprun {
 
 using membership::OutcomeScope;
 using membership::RunResult;
+using membership::StacksTaken;
 using membership::WorkerExited;
 
 /// The run starts; on a single node, the store is ready.
@@ -127,21 +128,6 @@ struct WorkersKilled {
   bool operator==(const WorkersKilled&) const = default;
 };
 
-/// The stacks of one worker, possibly incomplete.
-struct StacksTaken {
-  int attempt = 0;
-  int rank = 0;
-  pid_t pid = 0;
-  std::string reason;                 ///< reason for taking them
-  std::vector<std::string> means;     ///< tools: "gdb", "py-spy", ...; empty: none succeeded
-  std::vector<std::string> problems;  ///< problems of tools that failed
-  std::filesystem::path file{};       ///< file with all stacks; empty: none
-  std::vector<std::string> lines;     ///< first lines of the stacks
-  bool was_ended = false;             ///< taking the stacks ended the worker
-
-  bool operator==(const StacksTaken&) const = default;
-};
-
 /// Some of this node's ranks were in an incomplete collective when a worker failed or stacks were
 /// requested.
 struct CollectiveStalled {
@@ -151,9 +137,10 @@ struct CollectiveStalled {
   bool operator==(const CollectiveStalled&) const = default;
 };
 
-/// Workers of this node hang, or may hang.
+/// Workers hang, or may hang.
 struct HangDetected {
   int attempt = 0;
+  std::string node{};  ///< name of their node; empty: this node
   double seconds = 0;
   bool is_certain = false;           ///< the workers will not continue
   std::vector<MissingRank> ranks{};  ///< the cause; empty: unknown, or on another node
@@ -166,6 +153,7 @@ struct HangDetected {
 /// Workers that were suspected to hang have continued.
 struct HangEnded {
   int attempt = 0;
+  std::string node{};  ///< name of their node; empty: this node
   double seconds = 0;
 
   bool operator==(const HangEnded&) const = default;
@@ -175,6 +163,7 @@ struct HangEnded {
 struct SlowRankDetected {
   int attempt = 0;
   int rank = 0;
+  std::string node{};  ///< name of its node; empty: this node
   double factor = 1;   ///< its time between collectives, in multiples of the median
   double seconds = 0;  ///< for which it was observed
   std::string doing;   ///< how it spends its time; empty: unknown
@@ -186,6 +175,7 @@ struct SlowRankDetected {
 struct SlowRankRecovered {
   int attempt = 0;
   int rank = 0;
+  std::string node{};  ///< name of its node; empty: this node
 
   bool operator==(const SlowRankRecovered&) const = default;
 };

@@ -1,5 +1,6 @@
 #include "launcher/report/event_text.hpp"
 
+#include "launcher/report/grouped_stacks.hpp"
 #include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/base/text.hpp"
 
@@ -25,6 +26,10 @@ std::string counted(int count, const std::string& thing) {
 
 std::string rank_and_pid(int rank, pid_t pid) {
   return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + ")";
+}
+
+std::string on_node(const std::string& name) {
+  return name.empty() ? "" : " on node " + name;
 }
 
 EventLine line(const PreflightStarted& event) {
@@ -118,7 +123,9 @@ EventLine line(const WorkersKilled& event) {
 }
 
 EventLine line(const StacksTaken& event) {
-  const auto whose = "stacks of " + rank_and_pid(event.rank, event.pid);
+  const auto whose =
+      "stacks of " + (event.same.empty() ? rank_and_pid(event.rank, event.pid) + on_node(event.node)
+                                         : ranks_phrase(ranks_of(event)));
   std::string text;
   if (event.means.empty()) {
     text = "no " + whose + (event.was_ended ? ", which was ended for them" : "");
@@ -147,8 +154,8 @@ EventLine line(const HangDetected& event) {
   if (doing.size() < ranks.size())
     doing.push_back("and " + std::to_string(ranks.size() - doing.size()) + " more");
   const char* verb = !event.is_certain ? " may hang" : ranks.size() == 1 ? " hangs" : " hang";
-  std::string text = (ranks.empty() ? "the workers" : ranks_phrase(ranks)) + verb +
-                     " (no progress for " + seconds_text(event.seconds) + "): ";
+  std::string text = (ranks.empty() ? "the workers" : ranks_phrase(ranks)) + on_node(event.node) +
+                     verb + " (no progress for " + seconds_text(event.seconds) + "): ";
   text += doing.empty() ? "no late rank found on this node" : join(doing, ", ");
   if (event.lacks_restarts)
     text += "; no restarts are left (--max_restarts), so the workers keep running";
@@ -158,15 +165,16 @@ EventLine line(const HangDetected& event) {
 }
 
 EventLine line(const HangEnded& event) {
-  return {LogLevel::info, event.attempt,
-          "the workers have continued after " + seconds_text(event.seconds)};
+  return {
+      LogLevel::info, event.attempt,
+      "the workers" + on_node(event.node) + " have continued after " + seconds_text(event.seconds)};
 }
 
 EventLine line(const SlowRankDetected& event) {
   char factor[32];
   std::snprintf(factor, sizeof factor, "%.2f", event.factor);
   return {LogLevel::warn, event.attempt,
-          "rank " + std::to_string(event.rank) + " is slow: takes " +
+          "rank " + std::to_string(event.rank) + on_node(event.node) + " is slow: takes " +
               (event.factor < 100 ? factor : "more than 100") +
               " times as long between collectives as the median rank, for " +
               seconds_text(event.seconds) + (event.doing.empty() ? "" : "; " + event.doing)};
@@ -174,7 +182,8 @@ EventLine line(const SlowRankDetected& event) {
 
 EventLine line(const SlowRankRecovered& event) {
   return {LogLevel::info, event.attempt,
-          "rank " + std::to_string(event.rank) + " is as fast as the others again"};
+          "rank " + std::to_string(event.rank) + on_node(event.node) +
+              " is as fast as the others again"};
 }
 
 EventLine line(const RestartDecided& event) {

@@ -1,6 +1,7 @@
 #include "launcher/report/final_report.hpp"
 
 #include "launcher/report/event_text.hpp"
+#include "launcher/report/grouped_stacks.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
@@ -261,7 +262,7 @@ void add_stacks(Page& page, const std::vector<StacksTaken>& stacks) {
   const auto shown = std::min(stacks.size(), kStacksMax);
   for (std::size_t i = 0; i < shown; ++i) {
     const auto& taken = stacks[i];
-    const auto rank = "rank " + std::to_string(taken.rank);
+    const auto rank = ranks_phrase(ranks_of(taken));
     if (!taken.file.empty()) {
       page.field(rank, taken.file.string());
       continue;

@@ -160,7 +160,8 @@ OrderedJson fields(const WorkersKilled& event) {
 
 OrderedJson fields(const StacksTaken& event) {
   return {{"event", "stacks_taken"},    {"attempt", event.attempt},
-          {"rank", event.rank},         {"pid", event.pid},
+          {"rank", event.rank},         {"same", event.same},
+          {"node", event.node},         {"pid", event.pid},
           {"reason", event.reason},     {"means", event.means},
           {"problems", event.problems}, {"file", path_or_null(event.file)},
           {"lines", event.lines},       {"was_ended", event.was_ended}};
@@ -205,6 +206,7 @@ const char* word_of(OnHang action) {
 OrderedJson fields(const HangDetected& event) {
   return {{"event", "hang_detected"},
           {"attempt", event.attempt},
+          {"node", event.node},
           {"seconds", event.seconds},
           {"is_certain", event.is_certain},
           {"ranks", missing_ranks(event.ranks)},
@@ -213,16 +215,27 @@ OrderedJson fields(const HangDetected& event) {
 }
 
 OrderedJson fields(const HangEnded& event) {
-  return {{"event", "hang_ended"}, {"attempt", event.attempt}, {"seconds", event.seconds}};
+  return {{"event", "hang_ended"},
+          {"attempt", event.attempt},
+          {"node", event.node},
+          {"seconds", event.seconds}};
 }
 
 OrderedJson fields(const SlowRankDetected& event) {
-  return {{"event", "slow_rank_detected"}, {"attempt", event.attempt}, {"rank", event.rank},
-          {"factor", event.factor},        {"seconds", event.seconds}, {"doing", event.doing}};
+  return {{"event", "slow_rank_detected"},
+          {"attempt", event.attempt},
+          {"rank", event.rank},
+          {"node", event.node},
+          {"factor", event.factor},
+          {"seconds", event.seconds},
+          {"doing", event.doing}};
 }
 
 OrderedJson fields(const SlowRankRecovered& event) {
-  return {{"event", "slow_rank_recovered"}, {"attempt", event.attempt}, {"rank", event.rank}};
+  return {{"event", "slow_rank_recovered"},
+          {"attempt", event.attempt},
+          {"rank", event.rank},
+          {"node", event.node}};
 }
 
 OrderedJson fields(const RestartDecided& event) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rendezvous/control/flights.hpp"
+#include "rendezvous/membership/messages.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 namespace ddprun {
 
 using control::RankFlights;
+using membership::MissingRank;
 
 /// A call and the ranks that made it.
 struct CallOfRanks {
@@ -20,14 +22,6 @@ struct CallOfRanks {
   std::vector<int> ranks;
 
   bool operator==(const CallOfRanks&) const = default;
-};
-
-/// A rank that is behind the others.
-struct MissingRank {
-  int rank = 0;
-  std::string doing;  ///< such as "its last was barrier(), 3.1 s earlier"
-
-  bool operator==(const MissingRank&) const = default;
 };
 
 /// A collective that some ranks of a group have entered but not all have completed.

@@ -24,6 +24,7 @@ std::vector<StackMeans> stack_means_for(const StackFacts& facts) {
   std::vector<StackMeans> means;
   if (facts.has_runtime) means.push_back(StackMeans::runtime);
   if (facts.is_python && facts.has_py_spy) means.push_back(StackMeans::py_spy);
+  if (facts.is_quick) return means;
   if (facts.is_python && facts.has_gdb) means.push_back(StackMeans::python_by_gdb);
   // Last, since it ends the process.
   const bool can_abort = facts.is_python && facts.catches_abort && facts.may_end;

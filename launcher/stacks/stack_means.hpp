@@ -1,6 +1,7 @@
 // Selects the methods by which the stacks of a worker are taken. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,17 +26,25 @@ struct StackFacts {
   bool may_end = false;        ///< is about to be stopped anyway, without cleanup
   bool has_py_spy = false;
   bool has_gdb = false;
+  bool is_quick = false;  ///< only methods that take less than a second
+};
+
+/// The ranks whose stacks are taken.
+struct StackScope {
+  std::optional<std::vector<int>> ranks{};  ///< by all methods; nullopt: all ranks
+  std::vector<int> quick_ranks{};           ///< only by methods that take less than a second
+  bool is_hang = false;                     ///< the stacks show why the run hangs
 };
 
 /// The occasion on which stacks are taken.
 struct StackMoment {
   std::string reason;
-  int next_signal = 0;       ///< signal sent to the workers afterwards; 0: none
-  std::vector<int> ranks{};  ///< ranks to inspect; empty: all
+  int next_signal = 0;  ///< signal sent to the workers afterwards; 0: none
+  StackScope scope{};
 };
 
-/// Returns the methods to try, best first, until a result is_enough(). Never empty: `kernel` is
-/// last and always works.
+/// Returns the methods to try, best first, until a result is_enough(). The last one, `kernel`,
+/// always works; quick methods do not include it.
 std::vector<StackMeans> stack_means_for(const StackFacts& facts);
 
 /// Returns true if no other method is needed after `means` has worked. Native frames do not show

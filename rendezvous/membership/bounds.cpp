@@ -14,6 +14,8 @@ namespace {
 // Fixed-size fields of a failure and of a node in a round.
 constexpr std::size_t kFailureFieldsBytes = 4 + 1 + 8 + 2 * 4 + 1;
 constexpr std::size_t kPlaceFieldsBytes = 3 * 4;
+// Enough for a frame of C++ with a template.
+constexpr std::size_t kStackLineBytesMax = 256;
 // An outcome's reason contains a node's reason.
 static_assert(2 * kReasonBytesMax + kExitBytesMax + kAllFlightsBytesMax +
                   kFailuresMax * (kFailureFieldsBytes + kDescriptionBytesMax + kNameBytesMax) <=
@@ -45,6 +47,28 @@ void bound(WorkersEnded& ended) {
   if (ended.no_restart) cut(*ended.no_restart, kReasonBytesMax);
   bound_failures(ended.failures);
   bound_flights(ended.flights);
+}
+
+void bound(HangNotice& hang) {
+  hang.ranks.resize(std::min(hang.ranks.size(), kHungRanksMax));
+  for (auto& rank : hang.ranks) cut(rank.doing, kDescriptionBytesMax);
+}
+
+void bound(SlowRankNotice& slow) {
+  cut(slow.doing, kDescriptionBytesMax);
+}
+
+/// Keeps the first stacks that fit into kStacksBytesMax.
+void bound(StacksNotice& notice) {
+  std::size_t bytes = 0;
+  auto taken = notice.stacks.begin();
+  for (; taken != notice.stacks.end(); ++taken) {
+    for (auto& problem : taken->problems) cut(problem, kDescriptionBytesMax);
+    for (auto& line : taken->lines) cut(line, kStackLineBytesMax);
+    bytes += encoded_bytes(*taken);
+    if (bytes > kStacksBytesMax) break;
+  }
+  notice.stacks.erase(taken, notice.stacks.end());
 }
 
 void bound(Leave& leave) {

@@ -29,6 +29,12 @@ inline constexpr std::size_t kGroupCallsMax = 8;
 inline constexpr std::size_t kFlightsBytesMax = std::size_t{128} << 10;
 inline constexpr std::size_t kAllFlightsBytesMax = std::size_t{512} << 10;
 
+/// Maximum ranks in a HangNotice.
+inline constexpr std::size_t kHungRanksMax = 64;
+
+/// Maximum bytes of the stacks of one node, which the agent of the host receives from all nodes.
+inline constexpr std::size_t kStacksBytesMax = std::size_t{32} << 10;
+
 /// Maximum node names in a message for operators.
 inline constexpr std::size_t kNamesListedMax = 64;
 

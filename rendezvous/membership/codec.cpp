@@ -72,6 +72,17 @@ auto fields(M& m) {
   } else if constexpr (is<WorkersEnded>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.have_succeeded, m.not_started, m.failures, m.flights, m.were_asked,
                     m.no_restart);
+  } else if constexpr (is<MissingRank>(static_cast<M*>(nullptr))) {
+    return std::tie(m.rank, m.doing);
+  } else if constexpr (is<HangNotice>(static_cast<M*>(nullptr))) {
+    return std::tie(m.round, m.node, m.time, m.has_ended, m.is_certain, m.ends_round, m.ranks);
+  } else if constexpr (is<SlowRankNotice>(static_cast<M*>(nullptr))) {
+    return std::tie(m.round, m.node, m.rank, m.is_slow, m.factor, m.seconds, m.doing);
+  } else if constexpr (is<StacksTaken>(static_cast<M*>(nullptr))) {
+    return std::tie(m.attempt, m.rank, m.same, m.pid, m.node, m.reason, m.means, m.problems, m.file,
+                    m.lines, m.was_ended);
+  } else if constexpr (is<StacksNotice>(static_cast<M*>(nullptr))) {
+    return std::tie(m.round, m.node, m.stacks);
   } else if constexpr (is<Leave>(static_cast<M*>(nullptr))) {
     return std::tie(m.reason, m.signal);
   } else if constexpr (is<Refused>(static_cast<M*>(nullptr))) {
@@ -184,6 +195,16 @@ bool is_sound(const WorkerFlights& worker) {
 }
 bool is_sound(const RankFlights& flights) {
   return flights.rank >= 0;
+}
+bool is_sound(const MissingRank& missing) {
+  return missing.rank >= 0;
+}
+bool is_sound(const SlowRankNotice& slow) {
+  return slow.rank >= 0 && std::isfinite(slow.factor) && std::isfinite(slow.seconds);
+}
+bool is_sound(const StacksTaken& taken) {
+  return taken.rank >= 0 &&
+         std::all_of(taken.same.begin(), taken.same.end(), [](int rank) { return rank >= 0; });
 }
 bool is_sound(const ProbeAddress& address) {
   return address.host.size() <= kAddressBytesMax;
@@ -365,6 +386,10 @@ std::size_t encoded_bytes(const WorkerExited& exit) {
 
 std::size_t encoded_bytes(const RankFlights& flights) {
   return bytes_of(flights);
+}
+
+std::size_t encoded_bytes(const StacksTaken& taken) {
+  return bytes_of(taken);
 }
 
 void append_message(std::string& out, const NodeMessage& message) {

@@ -39,6 +39,7 @@ std::optional<Greeting> read_greeting(std::string_view bytes);
 /// Returns the encoded size of a worker's exit in bytes.
 std::size_t encoded_bytes(const WorkerExited& exit);
 std::size_t encoded_bytes(const control::RankFlights& flights);
+std::size_t encoded_bytes(const StacksTaken& taken);
 
 void append_message(std::string& out, const NodeMessage& message);
 void append_message(std::string& out, const CoordinatorMessage& message);

@@ -6,6 +6,7 @@
 #include "rendezvous/membership/notices.hpp"
 
 #include <algorithm>
+#include <concepts>
 #include <limits>
 #include <utility>
 
@@ -16,8 +17,7 @@ namespace {
 /// Interval of notices to waiting nodes; several fit into their timeout.
 constexpr int kNoticesPerAnswer = 3;
 
-/// If an event is handled later than this fraction of a lease after it was due, this process was
-/// stopped.
+/// A process that handles a due event later than this fraction of a lease was stopped.
 constexpr int kLateParts = 6;
 
 /// Interval of probes while a node is excluded from a round; a probe costs a few packets.
@@ -28,10 +28,6 @@ constexpr std::chrono::milliseconds kProbeInterval = std::chrono::seconds(30);
 constexpr std::chrono::milliseconds kFirstRetryPause = std::chrono::seconds(5);
 
 constexpr const char* kAllSucceeded = "all workers succeeded";
-
-std::string retry_text() {
-  return " (probed again every " + seconds_text(kProbeInterval) + ")";
-}
 
 }  // namespace
 
@@ -244,6 +240,18 @@ void Coordination::on_message(NodeId id, const Probed& probed) {
   reach_.note(id, probed);
 }
 
+/// Hangs concern all nodes with workers; the rest is reported by the host.
+template <typename Notice>
+void Coordination::forward(NodeId id, Notice notice) {
+  if (roster_.find(id) == nullptr || notice.round != progress_.round()) return;
+  notice.node = roster_.distinct_name(*roster_.find(id));
+  const bool is_for_all = std::same_as<Notice, HangNotice>;
+  for (const auto& [other, member] : roster_.all()) {
+    const bool is_receiver = is_for_all ? member.workers == Workers::running : member.join.is_host;
+    if (other != id && is_receiver) send(other, notice);
+  }
+}
+
 void Coordination::lose(NodeId id, const std::string& reason) {
   const auto member = roster_.remove(id);
   if (!member) return;
@@ -307,11 +315,7 @@ void Coordination::use_probe() {
     return;
   }
   if (!is_in<Stopping>()) return;
-  std::vector<NodeId> nodes;
-  for (const auto& [id, member] : roster_.all()) {
-    if (member.workers != Workers::none) nodes.push_back(id);
-  }
-  const auto cuts = cuts_among(std::move(nodes), roster_, reach_);
+  const auto cuts = cuts_among(roster_.with_workers(), roster_, reach_);
   if (cuts.empty()) return;
   round_end_.note({.kind = MembershipChange::Kind::is_cut,
                    .reason = describe_cuts(cuts),
@@ -341,7 +345,7 @@ void Coordination::admit_reachable() {
   if (spares.ids.empty()) return;
   next_probe_ = now_ + kProbeInterval;
   const auto text = describe_cuts(choice, roster_, reach_) +
-                    "; the others continue without this node" + retry_text();
+                    "; the others continue without this node" + describe_probes(kProbeInterval);
   for (const NodeId id : spares.ids) send(id, Waiting{text, true});
 }
 
@@ -371,7 +375,8 @@ void Coordination::notify_cut_off(const NodeChoice& choice) {
     if (!member.held_back_until) next_probe_ = now_ + kProbeInterval;
   }
   const auto text = describe_cuts(choice, roster_, reach_) + ": the round begins without " +
-                    listed(std::move(names)) + (next_probe_ ? retry_text() : std::string());
+                    listed(std::move(names)) +
+                    (next_probe_ ? describe_probes(kProbeInterval) : std::string());
   for (const auto& [id, member] : roster_.all()) {
     if (!member.is_leaving) send(id, Waiting{text, true});
   }
@@ -441,10 +446,8 @@ void Coordination::form_round(const NodeChoice& choice) {
                      .restarts_used = restarts_used(),
                      .store_port = settings_.store_port};
   for (const NodeId id : by_rank) {
-    const Join& join = roster_.find(id)->join;
-    progress_.add_node(join);
-    formed.nodes.push_back(
-        {.name = join.name, .role = join.role, .local_world_size = join.local_world_size});
+    progress_.add_node(roster_.find(id)->join);
+    formed.nodes.push_back(roster_.place_of(id));
   }
   actions_.emplace_back(KeepRecord{record()});
   actions_.emplace_back(ClearStore{});

@@ -138,6 +138,9 @@ class Coordination {
   void on_message(NodeId id, const WorkersEnded& ended);
   void on_message(NodeId id, const Leave& leave);
   void on_message(NodeId id, const Probed& probed);
+  void on_message(NodeId id, const HangNotice& notice) { forward(id, notice); }
+  void on_message(NodeId id, const StacksNotice& notice) { forward(id, notice); }
+  void on_message(NodeId id, const SlowRankNotice& notice) { forward(id, notice); }
   void lose(NodeId id, const std::string& reason);
   void on_host_leaving(const HostLeaves& leaves);
   void check_time();
@@ -176,6 +179,8 @@ class Coordination {
 
   // Messages to nodes.
   void notify_waiting(const Gathering& gathering);
+  template <typename Notice>
+  void forward(NodeId id, Notice notice);
   void send(NodeId id, CoordinatorMessage message);
   void close(NodeId id) { actions_.emplace_back(CloseConnection{id}); }
   Time lease_end() const;

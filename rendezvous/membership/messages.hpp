@@ -21,7 +21,7 @@
 namespace ddprun::membership {
 
 /// Version of these messages. Agents with different versions cannot communicate.
-inline constexpr std::uint32_t kProtocolVersion = 12;
+inline constexpr std::uint32_t kProtocolVersion = 13;
 
 /// Maximum round number and restart count that is accepted from a node.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -172,6 +172,68 @@ struct WorkersEnded {
   bool operator==(const WorkersEnded&) const = default;
 };
 
+/// A rank that is behind the others.
+struct MissingRank {
+  int rank = 0;
+  std::string doing;  ///< such as "its last was barrier(), 3.1 s earlier"
+
+  bool operator==(const MissingRank&) const = default;
+};
+
+/// A node's agent has detected a hang that some of its ranks cause, or the end of one. The
+/// coordinator forwards it to the other nodes.
+struct HangNotice {
+  int round = 0;
+  std::string node{};  ///< name of the node; empty from an agent
+  std::chrono::milliseconds time{0};
+  bool has_ended = false;  ///< the workers have continued
+  bool is_certain = false;
+  bool ends_round = false;  ///< the agent stops its workers, so that the round fails
+  std::vector<MissingRank> ranks{};
+
+  bool operator==(const HangNotice&) const = default;
+};
+
+/// Stacks of a worker, possibly incomplete.
+struct StacksTaken {
+  int attempt = 0;
+  int rank = 0;
+  std::vector<int> same{};  ///< other ranks with the same stacks, ascending
+  pid_t pid = 0;
+  std::string node{};                 ///< name of its node; empty: this node
+  std::string reason;                 ///< reason for taking them
+  std::vector<std::string> means;     ///< tools: "gdb", "py-spy", ...; empty: none succeeded
+  std::vector<std::string> problems;  ///< problems of tools that failed
+  std::filesystem::path file{};       ///< file on this node with all stacks; empty: none
+  std::vector<std::string> lines;     ///< first lines of the stacks
+  bool was_ended = false;             ///< taking the stacks ended the worker
+
+  bool operator==(const StacksTaken&) const = default;
+};
+
+/// Stacks of a node's ranks during a hang. The coordinator forwards them to the agent of its host.
+struct StacksNotice {
+  int round = 0;
+  std::string node{};  ///< name of the node; empty from an agent
+  std::vector<StacksTaken> stacks{};
+
+  bool operator==(const StacksNotice&) const = default;
+};
+
+/// A rank of a node is slow, or has recovered. The coordinator forwards it to the agent of its
+/// host.
+struct SlowRankNotice {
+  int round = 0;
+  std::string node{};  ///< name of the node; empty from an agent
+  int rank = 0;
+  bool is_slow = false;  ///< false: it has recovered
+  double factor = 1;     ///< its time between collectives, in multiples of the median
+  double seconds = 0;    ///< for which it was observed
+  std::string doing{};   ///< how it spends its time; empty: unknown
+
+  bool operator==(const SlowRankNotice&) const = default;
+};
+
 /// The node leaves the run.
 struct Leave {
   std::string reason;  ///< "was asked to stop by SIGTERM"
@@ -188,7 +250,8 @@ struct Probed {
   bool operator==(const Probed&) const = default;
 };
 
-using NodeMessage = std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, Leave, Probed>;
+using NodeMessage = std::variant<Join, Heartbeat, WorkersFailing, WorkersEnded, Leave, Probed,
+                                 HangNotice, StacksNotice, SlowRankNotice>;
 
 // From the coordinator to an agent.
 
@@ -310,7 +373,8 @@ struct Probe {
   bool operator==(const Probe&) const = default;
 };
 
-using CoordinatorMessage = std::variant<Welcome, Refused, HeartbeatAnswer, Waiting, RoundFormed,
-                                        StopWorkers, Finish, Probe, NextRound>;
+using CoordinatorMessage =
+    std::variant<Welcome, Refused, HeartbeatAnswer, Waiting, RoundFormed, StopWorkers, Finish,
+                 Probe, NextRound, HangNotice, StacksNotice, SlowRankNotice>;
 
 }  // namespace ddprun::membership

@@ -298,6 +298,19 @@ void NodeStateMachine::on_message(const Probe& probe) {
   actions_.emplace_back(ProbePeers{++probe_serial_, probe});
 }
 
+void NodeStateMachine::on_message(const HangNotice& notice) {
+  if (has_workers_ && notice.round == join_.last_round) actions_.emplace_back(NoteHang{notice});
+}
+
+/// Stacks may arrive when the workers have ended.
+void NodeStateMachine::on_message(const StacksNotice& notice) {
+  if (notice.round == join_.last_round) actions_.emplace_back(NoteStacks{notice});
+}
+
+void NodeStateMachine::on_message(const SlowRankNotice& notice) {
+  if (has_workers_ && notice.round == join_.last_round) actions_.emplace_back(NoteSlowRank{notice});
+}
+
 void NodeStateMachine::on_event(const PeersProbed& probed) {
   --probes_under_way_;
   if (!probe_number_ || probed.serial != probe_serial_) return;
@@ -310,6 +323,12 @@ void NodeStateMachine::on_event(const OwnWorkersFailing& failing) {
 
 void NodeStateMachine::on_event(const OwnActivity& own) {
   own_activity_ = own.activity;
+}
+
+template <typename Notice>
+void NodeStateMachine::send_notice(Notice own) {
+  own.round = join_.last_round;
+  if (is_of_this_connection_) send(std::move(own));
 }
 
 void NodeStateMachine::on_event(const OwnWorkersEnded& ended) {

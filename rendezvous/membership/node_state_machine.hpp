@@ -76,9 +76,11 @@ struct PeersProbed {
   std::vector<std::uint32_t> unreachable{};  ///< see Probed
 };
 struct NodeTimePassed {};
-using NodeEvent = std::variant<Connected, TermRenewed, ConnectionLost, MessageReceived,
-                               JoinRejected, OwnWorkersFailing, OwnWorkersEnded, OwnActivity,
-                               AskedToLeave, PeersProbed, NodeTimePassed>;
+/// A notice without round and node is this node's own.
+using NodeEvent =
+    std::variant<Connected, TermRenewed, ConnectionLost, MessageReceived, JoinRejected,
+                 OwnWorkersFailing, OwnWorkersEnded, OwnActivity, HangNotice, StacksNotice,
+                 SlowRankNotice, AskedToLeave, PeersProbed, NodeTimePassed>;
 
 // Actions, to be performed in order.
 
@@ -102,6 +104,18 @@ struct EndWorkers {
 /// The activity of other ranks has changed; see HeartbeatAnswer.
 struct NoteActivity {
   RankActivity activity;
+};
+/// Ranks of another node hang.
+struct NoteHang {
+  HangNotice notice;
+};
+/// Stacks of another node, which this node reports.
+struct NoteStacks {
+  StacksNotice notice;
+};
+/// A rank of another node is slow or has recovered.
+struct NoteSlowRank {
+  SlowRankNotice notice;
 };
 /// Followed by PeersProbed.
 struct ProbePeers {
@@ -129,7 +143,8 @@ struct EndRun {
   RunOutcome outcome;
 };
 using NodeAction = std::variant<Connect, Disconnect, Send, StartWorkers, EndWorkers, NoteActivity,
-                                ProbePeers, GuardUntil, Announce, AnnounceRound, Resign, EndRun>;
+                                NoteHang, NoteStacks, NoteSlowRank, ProbePeers, GuardUntil,
+                                Announce, AnnounceRound, Resign, EndRun>;
 
 class NodeStateMachine {
  public:
@@ -160,6 +175,9 @@ class NodeStateMachine {
   void on_message(const membership::StopWorkers& stop);
   void on_message(const Finish& finish);
   void on_message(const Probe& probe);
+  void on_message(const HangNotice& notice);
+  void on_message(const StacksNotice& notice);
+  void on_message(const SlowRankNotice& notice);
 
   void on_event(const Connected& connected);
   void on_event(const TermRenewed& renewed);
@@ -169,12 +187,17 @@ class NodeStateMachine {
   void on_event(const OwnWorkersFailing& failing);
   void on_event(const OwnWorkersEnded& ended);
   void on_event(const OwnActivity& own);
+  void on_event(const HangNotice& own) { send_notice(own); }
+  void on_event(const StacksNotice& own) { send_notice(own); }
+  void on_event(const SlowRankNotice& own) { send_notice(own); }
   void on_event(const AskedToLeave& leave);
   void on_event(const PeersProbed& probed);
   void on_event(const NodeTimePassed&);
 
   void on_unproven_refusal(const Refused& refused);
   void send(NodeMessage message);
+  template <typename Notice>
+  void send_notice(Notice own);
   void guard_workers();
   void check_lease();
   std::string silence() const;

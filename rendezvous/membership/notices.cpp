@@ -69,6 +69,10 @@ std::string describe_shortage_of_reach(const NodeChoice& choice, const Roster& r
          " can";
 }
 
+std::string describe_probes(std::chrono::milliseconds interval) {
+  return " (probed again every " + seconds_text(interval) + ")";
+}
+
 std::string describe_probing_again(Time::duration left) {
   return "; probing again for " + at_most(std::max(left, Time::duration::zero()));
 }

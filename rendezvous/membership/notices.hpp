@@ -7,6 +7,7 @@
 #include "rendezvous/membership/roster.hpp"
 #include "rendezvous/membership/settings.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -35,6 +36,9 @@ std::string describe_shortage_of_reach(const NodeChoice& choice, const Roster& r
 
 /// Returns text such as "; probing again for 12 s at most".
 std::string describe_probing_again(Time::duration left);
+
+/// Returns " (probed again every 30 s)".
+std::string describe_probes(std::chrono::milliseconds interval);
 
 /// Returns why a node is held back, and for how long.
 std::string describe_hold_back(const std::string& node, const FlappingNodes& flapping);

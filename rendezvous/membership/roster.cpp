@@ -59,6 +59,19 @@ std::string Roster::distinct_name(const Member& member) const {
   return join.name + " (node rank " + std::to_string(member.node_rank) + ")";
 }
 
+std::vector<NodeId> Roster::with_workers() const {
+  std::vector<NodeId> nodes;
+  for (const auto& [id, member] : members_) {
+    if (member.workers != Workers::none) nodes.push_back(id);
+  }
+  return nodes;
+}
+
+NodePlace Roster::place_of(NodeId id) const {
+  const Join& join = members_.at(id).join;
+  return {.name = join.name, .role = join.role, .local_world_size = join.local_world_size};
+}
+
 int Roster::count(Workers workers) const {
   return static_cast<int>(std::count_if(members_.begin(), members_.end(), [&](const auto& entry) {
     return entry.second.workers == workers;

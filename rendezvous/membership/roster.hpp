@@ -56,6 +56,12 @@ class Roster {
 
   int count(Workers workers) const;
 
+  /// Nodes with workers of the latest round, including ended ones.
+  std::vector<NodeId> with_workers() const;
+
+  /// Returns the description of a node in a round.
+  NodePlace place_of(NodeId id) const;
+
   /// Returns the name of a node of the latest round, with its rank if the name is not unique (two
   /// agents of one machine).
   std::string distinct_name(const Member& member) const;

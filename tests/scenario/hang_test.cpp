@@ -84,6 +84,10 @@ TEST_SUITE("hangs") {
     CAPTURE(run.output());
     CHECK(contains(run.output(), "rank 2 hangs (no progress for "));
     CHECK_FALSE(contains(run.output(), "restarting"));
+    // Main threads only.
+    CHECK(contains(run.output(), "]:   #0  "));
+    CHECK_FALSE(contains(run.output(), "[rank 0]: \n"));
+    CHECK_FALSE(contains(run.output(), "[ranks 0, 1]: \n"));
     const std::string text = read_file(events);
     CHECK(contains(text, "\"event\":\"hang_detected\",\"attempt\":0,"));
     CHECK(contains(text, "\"action\":\"report\""));
@@ -101,7 +105,27 @@ TEST_SUITE("hangs") {
     CAPTURE(host.output());
     CAPTURE(other.output());
     CHECK(contains(host.output() + other.output(), "rank 1 hangs"));
+    CHECK(contains(host.output() + other.output(), "rank 1 on node "));
     CHECK(contains(host.output(), " hung: stopped by a signal (state T) on node "));
+  }
+
+  TEST_CASE("hangs: the host reports hung ranks of another node and the stacks of all nodes") {
+    const TemporaryFolder folder;
+    Cluster cluster("2", "exec " + in_bin("flight_worker") + " host hang-sleep",
+                    {"--hang_timeout=2", "--on_hang=report", "--stacks=kill"});
+    auto& host = cluster.start(2, {"--events=" + (folder / "events")});
+    auto& other = cluster.start(3);
+    CHECK(host.read_until_contains("[rank 0]: Thread "));
+    host.signal(SIGTERM);
+    CHECK(host.wait() == 143);
+    CHECK(other.wait() == 143);
+    CAPTURE(host.output());
+    CHECK(contains(host.output(), "rank 1 on node "));
+    CHECK(contains(host.output(), " hangs (no progress for "));
+    CHECK(contains(host.output(), "compute_for_long"));
+    const std::string text = read_file(folder / "events");
+    CHECK(contains(text, "\"event\":\"hang_detected\",\"attempt\":0,\"node\":\"127.0.0.3"));
+    CHECK(contains(text, "\"event\":\"stacks_taken\",\"attempt\":0,\"rank\":1,"));
   }
 
   TEST_CASE(
@@ -120,7 +144,7 @@ TEST_SUITE("hangs") {
     CHECK_FALSE(contains(run.output(), "rank 1 is slow"));
     const std::string text = read_file(events);
     CHECK(contains(text, "\"event\":\"slow_rank_detected\",\"attempt\":0,\"rank\":2,"));
-    CHECK(contains(text, "\"event\":\"slow_rank_recovered\",\"attempt\":0,\"rank\":2}"));
+    CHECK(contains(text, "\"event\":\"slow_rank_recovered\",\"attempt\":0,\"rank\":2,"));
   }
 
   TEST_CASE("slow ranks: the only rank of a node is compared with the ranks of other nodes") {
@@ -129,10 +153,12 @@ TEST_SUITE("hangs") {
     auto& host = cluster.start(2);
     auto& other = cluster.start(3);
     CHECK(other.read_until_contains("rank 1 is slow: takes "));
+    CHECK(host.read_until_contains(" is slow: takes "));
     host.signal(SIGINT);
     CHECK(host.wait() == 130);
     CHECK(other.wait() == 130);
-    CHECK_FALSE(contains(host.output(), "is slow"));
+    CHECK(contains(host.output(), "rank 1 on node "));
+    CHECK_FALSE(contains(host.output(), "rank 0 is slow"));
   }
 
   TEST_CASE("hangs: a Python rank that computes without heartbeats is restarted") {

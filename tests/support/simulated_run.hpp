@@ -273,6 +273,11 @@ class SimulatedRun : protected SimulatedState {
       const auto time = waits ? std::chrono::floor<milliseconds>(now_ - since) : milliseconds(0);
       to_node(index, node.agent,
               OwnActivity{{.wait = time, .work_share = any(1, kWholeWorkShare)}});
+      if (waits && chance(20)) {
+        to_node(index, node.agent, HangNotice{.time = time, .ranks = {{0, "sleeps"}}});
+        to_node(index, node.agent, SlowRankNotice{.is_slow = true});
+        to_node(index, node.agent, StacksNotice{.stacks = {{.lines = {"main"}}}});
+      }
       plan_wait(index, life, waits ? since : now_);
     });
   }
@@ -287,6 +292,24 @@ class SimulatedRun : protected SimulatedState {
     check(now_ - wait >= begin->second,
           node.name + " is notified of waits that are not older than its round");
     note(node.name + " is notified of a wait");
+  }
+
+  void act(int index, const NoteHang& noted) {
+    const Node& node = nodes_[static_cast<std::size_t>(index)];
+    check(noted.notice.round >= node.round.round,
+          node.name + " is not notified of a hang in earlier rounds");
+    note(node.name + " is notified of a hang");
+  }
+
+  void act(int index, const NoteSlowRank& noted) {
+    const Node& node = nodes_[static_cast<std::size_t>(index)];
+    check(noted.notice.round >= node.round.round,
+          node.name + " is not notified of a slow rank in earlier rounds");
+  }
+
+  void act(int index, const NoteStacks& noted) {
+    const Node& node = nodes_[static_cast<std::size_t>(index)];
+    check(noted.notice.round >= node.round.round, node.name + " gets no stacks of earlier rounds");
   }
 
   void act(int index, const ProbePeers& probing) {

@@ -69,7 +69,8 @@ class WorkerBench::Impl {
     if (auto* dying = std::get_if<WorkerDying>(&event)) history.dying.push_back(*dying);
     if (auto* exited = std::get_if<WorkerExited>(&event)) history.exited.push_back(*exited);
     if (auto* killed = std::get_if<WorkersKilled>(&event)) history.killed.push_back(*killed);
-    if (auto* stacks = std::get_if<StacksTaken>(&event)) history.stacks.push_back(*stacks);
+    if (auto* captured = std::get_if<StacksCaptured>(&event))
+      history.stacks.insert(history.stacks.end(), captured->stacks.begin(), captured->stacks.end());
     if (std::holds_alternative<AllExited>(event)) history.is_complete = true;
     is_taking = false;
     ++taken;

@@ -91,6 +91,38 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<RoundFormed>(1)[0].restarts_used == 1);
   }
 
+  TEST_CASE("coordination: a hang is forwarded to the other nodes of its round") {
+    auto driver = two_running(settings(2, 3));
+    driver.join(3, "spare", 2100);
+    driver.send(2, HangNotice{.round = 0, .ranks = {{1, "sleeps"}}}, 2200);
+    const HangNotice forwarded{.round = 0, .node = "node2", .ranks = {{1, "sleeps"}}};
+    CHECK(driver.sent_to<HangNotice>(1) == std::vector{forwarded});
+    CHECK(driver.sent_to<HangNotice>(2).empty());
+    CHECK(driver.sent_to<HangNotice>(3).empty());
+    driver.send(2, HangNotice{.round = 1, .ranks = {{1, "sleeps"}}}, 2300);
+    CHECK(driver.sent_to<HangNotice>(1).empty());
+  }
+
+  TEST_CASE("coordination: stacks and slow ranks are forwarded to the agent of the host only") {
+    CoordinationDriver driver(settings(3, 3));
+    auto host = driver.join_of("node1");
+    host.is_host = true;
+    driver.send(1, host, 0);
+    driver.join(2, "node2", 0);
+    driver.join(3, "node3", 0);
+    const StacksTaken taken{.rank = 1, .lines = {"main"}};
+    driver.send(2, StacksNotice{.round = 0, .stacks = {taken}}, 100);
+    const StacksNotice forwarded{.round = 0, .node = "node2", .stacks = {taken}};
+    CHECK(driver.sent_to<StacksNotice>(1) == std::vector{forwarded});
+    CHECK(driver.sent_to<StacksNotice>(3).empty());
+    driver.send(2, SlowRankNotice{.round = 0, .rank = 1}, 150);
+    CHECK(driver.sent_to<SlowRankNotice>(1).size() == 1);
+    driver.send(1, StacksNotice{.round = 0, .stacks = {taken}}, 200);
+    CHECK(driver.sent_to<StacksNotice>(1).empty());
+    driver.send(2, StacksNotice{.round = 1, .stacks = {taken}}, 300);
+    CHECK(driver.sent_to<StacksNotice>(1).empty());
+  }
+
   TEST_CASE("coordination: all nodes get the same outcome and the earliest failure is first") {
     auto driver = two_running(settings(2, 2));
     driver.send(2, WorkersFailing{0, "rank 1 failed"}, 2500);

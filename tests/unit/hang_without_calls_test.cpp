@@ -51,6 +51,25 @@ TEST_SUITE("hang detector") {
     CHECK(node.pass(1000s) == "");
   }
 
+  TEST_CASE("hang detector: a capture of stacks, which interrupts all waits, does not end a hang") {
+    Node node = node_without_calls(fixed(10s), 4);
+    CHECK(node.pass(100s) == "");
+    sleep_in(node, "cccl");
+    CHECK(node.pass(20s) == "certain 3:blocked after 10 s");
+    const auto interrupt = [&node](bool is_capture) {
+      for (auto& worker : node.workers) {
+        if (is_capture) ++worker.inspections;
+        *worker.main_time += 1ms;
+      }
+    };
+    interrupt(true);  // it begins
+    CHECK(node.pass(2s) == "");
+    interrupt(true);  // it ends
+    CHECK(node.pass(20s) == "");
+    interrupt(false);
+    CHECK(node.pass(2s) == "resumed 3:blocked after 43 s");
+  }
+
   TEST_CASE("hang detector: a rank that runs while half of the ranks wait is late") {
     struct Row {
       HangTimeout timeout;

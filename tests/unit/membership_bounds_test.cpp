@@ -50,10 +50,14 @@ std::size_t longest_of(const CoordinationDriver& driver, NodeId node) {
 TEST_SUITE("membership bounds") {
   TEST_CASE("membership bounds: long texts of a node are cut before they are sent") {
     for (const auto& message :
-         {NodeMessage(WorkersFailing{.reason = kEndless}), NodeMessage(Leave{.reason = kEndless}),
+         {NodeMessage(WorkersFailing{.reason = kEndless}),
+          NodeMessage(SlowRankNotice{.doing = kEndless}), NodeMessage(Leave{.reason = kEndless}),
           NodeMessage(WorkersEnded{.not_started = kEndless,
           .failures = std::vector(10, endless_failure()),
-          .flights = {{.worker = {.damage = kEndless}}}})}) {
+          .flights = {{.worker = {.damage = kEndless}}}}),
+          NodeMessage(HangNotice{.ranks = std::vector<MissingRank>(100, {0, kEndless})}),
+          NodeMessage(
+              StacksNotice{.stacks = std::vector<StacksTaken>(100, {.lines = {kEndless}})})}) {
       CHECK(bytes_of(within_bounds(message)) <= kMessageBytesMax / 2);
     }
     NodeStateMachine part(Join{}, Settings{}, CoordinationDriver::at(0));
@@ -66,6 +70,16 @@ TEST_SUITE("membership bounds") {
         part.apply(OwnWorkersEnded{.failures = {endless_failure()}}, CoordinationDriver::at(1));
     REQUIRE(actions.size() == 1);
     CHECK(bytes_of(std::get<Send>(actions[0]).message) < 3000);
+  }
+
+  TEST_CASE("membership bounds: the first stacks of a node that fit are kept with short lines") {
+    const StacksTaken taken{.lines = std::vector<std::string>(10, std::string(1000, 'x'))};
+    const auto message = within_bounds(StacksNotice{.stacks = std::vector(100, taken)});
+    const auto& notice = std::get<StacksNotice>(message);
+    CHECK(notice.stacks.size() > 5);
+    CHECK(notice.stacks.size() < 20);
+    CHECK(notice.stacks[0].lines == std::vector(10, std::string(253, 'x') + "..."));
+    CHECK(bytes_of(message) <= kStacksBytesMax + 100);
   }
 
   TEST_CASE("membership bounds: flight records of a node keep first ranks and last calls") {

@@ -62,6 +62,17 @@ const ddprun::control::RankFlights kFlights{
                .unrecorded_groups = 3,
                .damage = "the size of group 0 is 0"}};
 
+const StacksTaken kStacks{.attempt = 3,
+                          .rank = 4,
+                          .same = {5, 7},
+                          .pid = 70,
+                          .reason = "during a hang",
+                          .means = {"py-spy"},
+                          .problems = {"gdb: refused"},
+                          .file = "/logs/stacks.txt",
+                          .lines = {"Thread 70", "  load (train.py:4)"},
+                          .was_ended = true};
+
 const std::vector<NodeMessage> kFromNodes = {
     Join{.run_id = "r",
          .name = "node1",
@@ -85,6 +96,14 @@ const std::vector<NodeMessage> kFromNodes = {
         .round = 3, .not_started = "x", .failures = {kFailure, kFailure}, .flights = {kFlights}},
     Leave{"was asked to stop", 15},
     Probed{7, {0, 3}},
+    HangNotice{.round = 3,
+               .time = std::chrono::milliseconds(5000),
+               .is_certain = true,
+               .ends_round = true,
+               .ranks = {{1, "sleeps"}, {2, "computes"}}},
+    StacksNotice{.round = 3, .stacks = {kStacks, {.rank = 9}}},
+    SlowRankNotice{
+        .round = 3, .rank = 4, .is_slow = true, .factor = 1.5, .seconds = 20, .doing = "computes"},
 };
 
 const std::vector<CoordinatorMessage> kFromCoordinator = {
@@ -98,6 +117,9 @@ const std::vector<CoordinatorMessage> kFromCoordinator = {
           .peers = {{"10.0.0.1", 40'000}, {}}},
     RoundFormed{
         .round = 4, .restarts_used = 2, .nodes = {{"a", "x", 2}, {"b", "y", 1}}, .node_rank = 1},
+    HangNotice{.round = 3, .node = "b", .has_ended = true, .ranks = {{1, "sleeps"}}},
+    StacksNotice{.round = 3, .node = "b", .stacks = {kStacks}},
+    SlowRankNotice{.round = 3, .node = "b", .rank = 4},
     StopWorkers{4, "node b is lost"},
     StopWorkers{5, "node c has joined", true},
     StopWorkers{6, "node a was asked to stop", true, 15},

@@ -101,6 +101,31 @@ TEST_SUITE("node state machine") {
     CHECK(sent_at(1010) == RankActivity{});
   }
 
+  TEST_CASE("node: notices contain the round, and those of other rounds are ignored") {
+    auto part = running();
+    const auto sent = of<Send>(part.apply(HangNotice{.ranks = {{0, "sleeps"}}}, at(100)));
+    REQUIRE(sent.size() == 1);
+    CHECK(sent[0].message == NodeMessage(HangNotice{.round = 0, .ranks = {{0, "sleeps"}}}));
+    const auto noted = [&part](const CoordinatorMessage& message) {
+      const auto actions = part.apply(MessageReceived{message}, at(200));
+      return of<NoteHang>(actions).size() + of<NoteStacks>(actions).size() +
+             of<NoteSlowRank>(actions).size();
+    };
+    CHECK(noted(HangNotice{.round = 0, .node = "b"}) == 1);
+    CHECK(noted(HangNotice{.round = 1, .node = "b"}) == 0);
+    CHECK(noted(StacksNotice{.round = 0, .node = "b"}) == 1);
+    CHECK(noted(StacksNotice{.round = 1, .node = "b"}) == 0);
+    CHECK(noted(SlowRankNotice{.round = 0, .node = "b"}) == 1);
+    CHECK(noted(SlowRankNotice{.round = 1, .node = "b"}) == 0);
+    CHECK(sends<StacksNotice>(part.apply(StacksNotice{}, at(300))));
+    CHECK(sends<SlowRankNotice>(part.apply(SlowRankNotice{}, at(300))));
+    part.apply(OwnWorkersEnded{}, at(400));
+    CHECK(noted(HangNotice{.round = 0, .node = "b"}) == 0);
+    CHECK(noted(StacksNotice{.round = 0, .node = "b"}) == 1);
+    part.apply(ConnectionLost{"reset"}, at(500));
+    CHECK_FALSE(sends<HangNotice>(part.apply(HangNotice{}, at(600))));
+  }
+
   TEST_CASE("node: a refused connection is retried until the join timeout") {
     Settings settings;
     settings.join_timeout = 10s;

@@ -67,7 +67,13 @@ TEST_SUITE("event text") {
     hang.action = OnHang::stop;
     CHECK(line_for(hang).message ==
           "rank 3 may hang (no progress for 300.0 s): is a; ending the run");
-    CHECK(line_for(HangEnded{1, 42}).message == "the workers have continued after 42.0 s");
+    CHECK(line_for(HangEnded{.attempt = 1, .seconds = 42}).message ==
+          "the workers have continued after 42.0 s");
+    hang.node = "b";
+    CHECK(line_for(hang).message ==
+          "rank 3 on node b may hang (no progress for 300.0 s): is a; ending the run");
+    CHECK(line_for(HangEnded{.attempt = 1, .node = "b", .seconds = 42}).message ==
+          "the workers on node b have continued after 42.0 s");
   }
 
   TEST_CASE("event text: a slow rank is named with its factor and how it spends its time") {
@@ -82,6 +88,8 @@ TEST_SUITE("event text") {
     slow.factor = 1000;
     CHECK(line_for(slow).message.find("takes more than 100 times as long") != std::string::npos);
     CHECK(line_for(SlowRankRecovered{1, 3}).message == "rank 3 is as fast as the others again");
+    CHECK(line_for(SlowRankRecovered{1, 3, "b"}).message ==
+          "rank 3 on node b is as fast as the others again");
   }
 
   TEST_CASE("event text: the exit of a worker killed for a hang mentions the hang") {

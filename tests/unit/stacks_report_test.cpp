@@ -47,6 +47,20 @@ TEST_SUITE("stacks in reports") {
           "[rank 3]: #3 d\n[rank 3]: #4 e\n[rank 3]: #5 f\n");
   }
 
+  TEST_CASE("stacks report: ranks with the same stacks are listed, many ranks are counted") {
+    auto stacks = taken(0, "");
+    stacks.same = {1, 3};
+    stacks.node = "b";
+    const auto text = shown({}, {stacks});
+    CHECK(text.find("stacks of ranks 0, 1, 3, still running") != std::string::npos);
+    CHECK(text.find("[ranks 0, 1, 3]: #0 a\n") != std::string::npos);
+    for (int rank = 5; rank < 99; rank += 2) stacks.same.push_back(rank);
+    CHECK(shown({}, {stacks}).find("[50 ranks]: #0 a\n") != std::string::npos);
+    stacks.same.clear();
+    CHECK(shown({}, {stacks}).find("stacks of rank 0 (pid 70) on node b, still") !=
+          std::string::npos);
+  }
+
   TEST_CASE("stacks report: stacks in a file or in the worker's output are not repeated") {
     CHECK(shown({}, {taken(3, "/logs/stacks.txt")})
               .ends_with("; py-spy: refused: /logs/stacks.txt\n"));

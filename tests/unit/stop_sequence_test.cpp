@@ -42,7 +42,8 @@ class Bench {
       if (!text.empty()) text += ", ";
       if (const auto* stacks = std::get_if<StopSequence::TakeStacks>(&step)) {
         text += "stacks before " + std::to_string(stacks->moment.next_signal);
-        for (const int rank : stacks->moment.ranks) text += " of " + std::to_string(rank);
+        const auto ranks = stacks->moment.scope.ranks.value_or(std::vector<int>());
+        for (const int rank : ranks) text += " of " + std::to_string(rank);
       } else if (const auto* signal = std::get_if<StopSequence::Signal>(&step)) {
         text += "signal " + std::to_string(signal->signal);
       } else if (const auto* kill = std::get_if<StopSequence::Kill>(&step)) {
@@ -90,12 +91,12 @@ TEST_SUITE("stop sequence") {
         {StacksWhen::kill, {}, "signal 15", "stacks before 9"},
         {StacksWhen::kill, {3}, "stacks before 15 of 3", "stacks before 9"},
         {StacksWhen::stop, {}, "stacks before 15", "stacks before 9"},
-        {StacksWhen::stop, {3}, "stacks before 15", "stacks before 9"}};
+        {StacksWhen::stop, {3}, "stacks before 15", "stacks before 9"}};  // all ranks
     for (const auto& row : rows) {
       CAPTURE(row.requested);
       CAPTURE(row.late.size());
       Bench bench(row.when);
-      bench.sequence.set_late_ranks(row.late);
+      if (!row.late.empty()) bench.sequence.set_first_stacks({.ranks = row.late});
       const bool is_before = std::string(row.requested).starts_with("stacks");
       CHECK(bench.sequence.expects_stacks_before_signal() == is_before);
       CHECK(bench.request(1s) == row.requested);

@@ -1,0 +1,73 @@
+// Reports hangs and slow ranks of this node and of others during an attempt, and takes the stacks
+// of a hang. Runs on the agent's thread.
+#pragma once
+
+#include "launcher/agent/hang_detector.hpp"
+#include "launcher/agent/slow_ranks.hpp"
+#include "launcher/plan/launch_plan.hpp"
+#include "launcher/process/limit_timer.hpp"
+#include "launcher/process/worker_group.hpp"
+#include "launcher/report/event.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+class HangReports {
+ public:
+  struct Settings {
+    int attempt = 0;
+    OnHang on_hang = OnHang::report;
+    bool has_restarts = true;  ///< restarts are left
+    bool takes_stacks = true;
+  };
+
+  struct Listener {
+    /// Reports the collectives in which ranks wait.
+    std::function<void()> report_collectives;
+    /// Receives a hang of this node's ranks, and its end. May be empty.
+    std::function<void(const membership::HangNotice&)> on_hang;
+    /// Receives a rank of this node that has become slow or recovered. May be empty.
+    std::function<void(const membership::SlowRankNotice&)> on_slow_rank;
+    /// Receives the stacks of a hang if this node takes none. May be empty.
+    std::function<void(std::vector<StacksTaken>)> on_hang_stacks;
+  };
+
+  /// `group` and `events` outlive this object.
+  HangReports(const boost::asio::any_io_executor& executor, WorkerGroup& group, EventSink& events,
+              const Settings& settings, Listener listener);
+
+  /// Reports a finding about this node; `ranks` describes its ranks. Returns the action: with
+  /// OnHang::report stacks are being taken, otherwise stop() of the group will take them.
+  OnHang take(const HangFinding& finding, std::vector<MissingRank> ranks);
+
+  /// Reports a slow or recovered rank of this node.
+  void take(const SlowRank& slow, std::string doing);
+
+  /// Reports a hang of another node's ranks or its end, and takes stacks that are available
+  /// quickly: now, or in stop() of the group if the hang ends the round.
+  void note(const membership::HangNotice& notice);
+
+  /// Reports a slow or recovered rank of another node, or of this one if `notice` names none.
+  void note(const membership::SlowRankNotice& notice);
+
+ private:
+  bool lacks_restarts(const HangFinding& finding) const;
+  void notify_others(const membership::HangNotice& notice) const;
+  StackScope scope_of(std::optional<std::vector<int>> hung) const;
+  void take_stacks(std::optional<std::vector<int>> hung);
+  void report(const Event& event) const;
+
+  WorkerGroup& group_;
+  EventSink& events_;
+  Settings settings_;
+  Listener listener_;
+  LimitTimer pause_;  ///< runs after a capture of stacks
+};
+
+}  // namespace ddprun
