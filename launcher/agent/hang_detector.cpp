@@ -133,6 +133,7 @@ void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Mill
         worker.inspections != history.inspections || worker.inspections % 2 != 0;
     const bool remains_idle = is_inspected ? history.idle > 0ms : is_idle(worker, history, elapsed);
     history.idle = remains_idle ? history.idle + elapsed : 0ms;
+    history.awake = is_asleep(worker) ? 0ms : history.awake + elapsed;
     history.pid = worker.pid;
     history.inspections = worker.inspections;
     history.main_time = worker.main_time;
@@ -248,6 +249,8 @@ std::optional<HangFinding> HangDetector::find_stopped(
 std::optional<HangFinding> HangDetector::find_late(const std::vector<WorkerSample>& workers,
                                                    const LateRanks& late_ranks) const {
   if (quiet_ < limit(true) || !has_details_) return std::nullopt;
+  const auto is_back = [this](const auto& worker) { return has_just_resumed(worker); };
+  if (!has_calls_ && std::any_of(workers.begin(), workers.end(), is_back)) return std::nullopt;
   HangFinding finding{
       .time = quiet_,
       .ranks = has_calls_ ? late_in_calls(workers, late_ranks) : late_by_processes(workers)};
@@ -296,7 +299,8 @@ std::vector<HungRank> HangDetector::late_by_processes(
     } else if (is_collective_library(worker.waiting_code)) {
       is_any_waiting = true;
     } else {
-      if (!worker.waiting_code.empty()) late.push_back(rank);
+      const bool is_device = rank.condition == HangCondition::device;
+      if (is_device || !worker.waiting_code.empty()) late.push_back(rank);
       if (worker.wait_cause == WaitCause::other) with_cause.push_back(rank);
     }
   }
@@ -329,6 +333,13 @@ bool HangDetector::is_asleep(const WorkerSample& worker) const {
   const Milliseconds time =
       is_fixed() ? std::min(settings_.timeout.time / 2, kDetailsAfter) : kDetailsAfter;
   return histories_.at(worker.rank).idle >= time;
+}
+
+/// Returns true if the rank has slept, perhaps in the same collective as the others, and has not
+/// run for long enough since.
+bool HangDetector::has_just_resumed(const WorkerSample& worker) const {
+  return worker.main_time && !is_asleep(worker) && !is_worker_stopped(worker) &&
+         histories_.at(worker.rank).awake < limit(false);
 }
 
 HangCondition HangDetector::condition_of(const WorkerSample& worker) const {

@@ -95,6 +95,7 @@ class HangDetector {
     std::optional<std::chrono::nanoseconds> run_time{};
     std::optional<Milliseconds> stopped{};  ///< time in this state; nullopt: not in it
     Milliseconds idle{0};                   ///< time without a run
+    Milliseconds awake{0};                  ///< time since it was last asleep; see is_asleep()
   };
 
   bool is_fixed() const { return settings_.timeout.mode == HangTimeout::Mode::fixed; }
@@ -115,6 +116,7 @@ class HangDetector {
                                       const LateRanks& late_ranks) const;
   std::vector<HungRank> late_by_processes(const std::vector<WorkerSample>& workers) const;
   bool is_asleep(const WorkerSample& worker) const;
+  bool has_just_resumed(const WorkerSample& worker) const;
   HangCondition condition_of(const WorkerSample& worker) const;
   Milliseconds inactive_time(const std::vector<HungRank>& ranks) const;
   bool are_waits_known() const;

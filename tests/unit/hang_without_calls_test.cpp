@@ -70,6 +70,27 @@ TEST_SUITE("hang detector") {
     CHECK(node.pass(2s) == "resumed 3:blocked after 43 s");
   }
 
+  TEST_CASE("hang detector: a rank that has waited and runs again is not late yet") {
+    Node node = node_without_calls(fixed(10s), 3);
+    CHECK(node.pass(100s) == "");
+    sleep_in(node, "ccc");
+    CHECK(node.pass(8s) == "");
+    sleep_in(node, "cc ");
+    CHECK(node.pass(9s) == "");
+    CHECK(node.pass(10s) == "certain 2:busy after 18 s");
+  }
+
+  TEST_CASE("hang detector: a rank in state D is late") {
+    for (const int other_ranks : {0, 4}) {
+      Node node = node_without_calls(fixed(10s), 3, other_ranks);
+      CHECK(node.pass(100s) == "");
+      sleep_in(node, "cc ");
+      node.workers[2].state = 'D';
+      node.workers[2].waiting_code.clear();
+      CHECK(node.pass(30s) == "certain 2:device after 10 s");
+    }
+  }
+
   TEST_CASE("hang detector: a rank that runs while half of the ranks wait is late") {
     struct Row {
       HangTimeout timeout;
