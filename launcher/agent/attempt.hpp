@@ -57,7 +57,7 @@ class Attempt {
     /// Receives the reason when a worker has failed and the others are about to be stopped, or when
     /// a worker crashes after it was asked to stop.
     std::function<void(const std::string& reason)> on_failure;
-    /// Receives a hang of this node's ranks, and its end.
+    /// Called when ranks of this node hang, and when the hang ends.
     std::function<void(const membership::HangNotice&)> on_hang;
     /// Receives a rank of this node that has become slow or recovered.
     std::function<void(const membership::SlowRankNotice&)> on_slow_rank;

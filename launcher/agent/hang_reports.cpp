@@ -1,9 +1,14 @@
 #include "launcher/agent/hang_reports.hpp"
 
 #include "launcher/agent/emit.hpp"
+#include "launcher/process/proc_scan.hpp"
+#include "launcher/process/tcp_connections.hpp"
+#include "launcher/process/worker_sample.hpp"
 #include "rendezvous/base/run_clock.hpp"
 
 #include <chrono>
+#include <cstdint>
+#include <set>
 #include <utility>
 
 namespace ddprun {
@@ -15,14 +20,27 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// Time after a capture of stacks during which hangs without a cause on this node do not lead to
-// another one: all nodes detect the same hang within seconds.
+// Minimum time between captures of stacks for hangs whose cause is not on this node. All nodes
+// detect the same hang within seconds.
 constexpr auto kCapturePause = std::chrono::seconds(30);
 
-std::vector<int> numbers_of(const HangFinding& finding) {
-  std::vector<int> ranks;
-  for (const auto& rank : finding.ranks) ranks.push_back(rank.rank);
-  return ranks;
+/// Returns the connections of the workers and their descendants that wait for acknowledgements.
+std::vector<StalledConnection> stalled_connections(const std::vector<WorkerSample>& workers) {
+  auto connections = tcp_connections();
+  // A single packet may be lost at any time.
+  std::erase_if(connections, [](const auto& one) { return one.retransmissions < 2; });
+  std::vector<StalledConnection> stalled;
+  if (connections.empty()) return stalled;
+  for (const auto& worker : workers) {
+    std::set<std::uint64_t> sockets;
+    for (const pid_t pid : with_descendants(worker.pid, kProcessesMax))
+      sockets.merge(sockets_of(pid));
+    for (const auto& one : connections) {
+      if (sockets.contains(one.inode))
+        stalled.push_back({worker.rank, one.peer, one.silence, one.retransmissions});
+    }
+  }
+  return stalled;
 }
 
 }  // namespace
@@ -44,20 +62,25 @@ OnHang HangReports::take(const HangFinding& finding, std::vector<MissingRank> ra
   }
   const bool is_certain = finding.kind == HangFinding::Kind::certain;
   const bool must_report = !is_certain || lacks_restarts(finding);
+  std::vector<StalledConnection> connections;
+  if (ranks.empty()) connections = stalled_connections(group_.sample(false));
   const OnHang action = must_report ? OnHang::report : settings_.on_hang;
   report(HangDetected{.attempt = settings_.attempt,
                       .seconds = seconds,
                       .is_certain = is_certain,
                       .ranks = ranks,
+                      .connections = connections,
                       .action = action,
                       .lacks_restarts = lacks_restarts(finding)});
   notify_others({.time = finding.time,
                  .is_certain = is_certain,
                  .ends_round = action != OnHang::report,
-                 .ranks = std::move(ranks)});
-  auto hung = numbers_of(finding);
+                 .ranks = std::move(ranks),
+                 .connections = std::move(connections)});
+  std::vector<int> hung;
+  for (const auto& rank : finding.ranks) hung.push_back(rank.rank);
   if (action != OnHang::report) {
-    group_.set_first_stacks(scope_of(std::move(hung)));
+    group_.set_first_stacks({.ranks = std::move(hung), .is_hang = true});
   } else if (!hung.empty()) {
     take_stacks(std::move(hung));
   } else if (!pause_.is_running()) {
@@ -85,9 +108,10 @@ void HangReports::note(const HangNotice& notice) {
                       .seconds = seconds,
                       .is_certain = notice.is_certain,
                       .ranks = notice.ranks,
+                      .connections = notice.connections,
                       .action = notice.ends_round ? settings_.on_hang : OnHang::report});
   if (notice.ends_round) {
-    group_.set_first_stacks(scope_of(std::vector<int>()));
+    group_.set_first_stacks({.ranks = std::vector<int>(), .is_hang = true});
   } else if (!pause_.is_running()) {
     take_stacks(std::vector<int>());
   }
@@ -114,19 +138,15 @@ bool HangReports::lacks_restarts(const HangFinding& finding) const {
 
 /// A hang whose cause is unknown is reported only by the nodes that detect it.
 void HangReports::notify_others(const HangNotice& notice) const {
-  if (listener_.on_hang && !notice.ranks.empty()) listener_.on_hang(notice);
-}
-
-/// Returns the stacks to take in a hang: those of `hung`, all if nullopt, by all methods; those of
-/// the other ranks, which wait, only by quick ones.
-StackScope HangReports::scope_of(std::optional<std::vector<int>> hung) const {
-  return {.ranks = std::move(hung), .quick_ranks = group_.running(), .is_hang = true};
+  const bool is_cause_known = !notice.ranks.empty() || !notice.connections.empty();
+  if (listener_.on_hang && (is_cause_known || notice.has_ended)) listener_.on_hang(notice);
 }
 
 void HangReports::take_stacks(std::optional<std::vector<int>> hung) {
   pause_.start(RunClock::now() + kCapturePause, [] {});
   listener_.report_collectives();
-  if (settings_.takes_stacks) return group_.take_stacks("during a hang", scope_of(std::move(hung)));
+  if (settings_.takes_stacks)
+    return group_.take_stacks("during a hang", {.ranks = std::move(hung), .is_hang = true});
   if (listener_.on_hang_stacks) listener_.on_hang_stacks({});
 }
 

@@ -59,7 +59,6 @@ class HangReports {
  private:
   bool lacks_restarts(const HangFinding& finding) const;
   void notify_others(const membership::HangNotice& notice) const;
-  StackScope scope_of(std::optional<std::vector<int>> hung) const;
   void take_stacks(std::optional<std::vector<int>> hung);
   void report(const Event& event) const;
 

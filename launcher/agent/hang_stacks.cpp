@@ -4,6 +4,7 @@
 #include "launcher/report/grouped_stacks.hpp"
 #include "rendezvous/base/run_clock.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -19,17 +20,17 @@ void HangStacks::begin_round(int node_count) {
 }
 
 void HangStacks::add(const std::string& node, std::vector<StacksTaken> stacks) {
-  if (nodes_.empty()) timer_.start(RunClock::now() + limit_, [this] { report_all(); });
-  nodes_.insert(node);
-  stacks_.insert(stacks_.end(), std::make_move_iterator(stacks.begin()),
-                 std::make_move_iterator(stacks.end()));
-  if (nodes_.size() >= node_count_) report_all();
+  if (stacks_.empty()) timer_.start(RunClock::now() + limit_, [this] { report_all(); });
+  stacks_[node] = std::move(stacks);
+  if (stacks_.size() >= node_count_) report_all();
 }
 
 void HangStacks::report_all() {
   timer_.cancel();
-  nodes_.clear();
-  for (const auto& taken : grouped_stacks(std::exchange(stacks_, {}))) emit(events_, taken);
+  std::vector<StacksTaken> all;
+  for (auto& [node, stacks] : std::exchange(stacks_, {}))
+    std::move(stacks.begin(), stacks.end(), std::back_inserter(all));
+  for (const auto& taken : grouped_stacks(std::move(all))) emit(events_, taken);
 }
 
 }  // namespace ddprun

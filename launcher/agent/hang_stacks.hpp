@@ -1,5 +1,5 @@
-// Collects the stacks of all nodes of a round during a hang, so that the host reports ranks with
-// the same stacks together. Runs on the agent's thread.
+// Collects the stacks of all nodes of a round during a hang, so that the node with rank 0 reports
+// ranks with the same stacks together. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/process/limit_timer.hpp"
@@ -9,7 +9,7 @@
 
 #include <chrono>
 #include <cstddef>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,8 +27,8 @@ class HangStacks {
   /// Reports the stacks of earlier rounds and sets the number of nodes.
   void begin_round(int node_count);
 
-  /// Adds the stacks of a node; empty: this node. Reports all when each node has added its stacks,
-  /// or after the limit.
+  /// Adds the stacks of a node, in place of earlier ones that have not been reported; `node` is
+  /// empty for this node. Reports all when each node has added its stacks, or after the limit.
   void add(const std::string& node, std::vector<StacksTaken> stacks);
 
   /// Reports the stacks that were added, if any.
@@ -38,8 +38,7 @@ class HangStacks {
   EventSink& events_;
   std::chrono::milliseconds limit_;
   std::size_t node_count_ = 1;
-  std::set<std::string> nodes_;  ///< whose stacks were added
-  std::vector<StacksTaken> stacks_;
+  std::map<std::string, std::vector<StacksTaken>> stacks_;  ///< by node
   LimitTimer timer_;
 };
 

@@ -16,6 +16,7 @@
 #include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/base/run_clock.hpp"
 #include "rendezvous/base/signal_name.hpp"
+#include "rendezvous/membership/bounds.hpp"
 #include "rendezvous/membership/node_state_machine.hpp"
 #include "rendezvous/membership/peer_probe.hpp"
 #include "rendezvous/security/crypto.hpp"
@@ -313,7 +314,10 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
 
   void act(const NoteStacks& noted) {
     auto stacks = noted.notice.stacks;
-    for (auto& taken : stacks) taken.node = noted.notice.node;
+    for (auto& taken : stacks) {
+      taken.attempt = noted.notice.round;
+      taken.node = noted.notice.node;
+    }
     hang_stacks_.add(noted.notice.node, std::move(stacks));
   }
 
@@ -430,7 +434,9 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
          .on_hang = [self](const HangNotice& notice) { self->apply(notice); },
          .on_slow_rank = [self](const SlowRankNotice& notice) { self->apply(notice); },
          .on_hang_stacks =
-             [self](std::vector<StacksTaken> stacks) { self->share(std::move(stacks)); },
+             [self, is_first = facts.placement.node_rank == 0](std::vector<StacksTaken> stacks) {
+               self->share(std::move(stacks), is_first);
+             },
          .on_activity =
              [self](const membership::RankActivity& activity) {
                self->apply(OwnActivity{activity});
@@ -446,11 +452,17 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     self->apply(std::move(ended));
   }
 
-  /// The host reports the stacks of all nodes, each other node those of its own ranks.
-  void share(std::vector<StacksTaken> stacks) {
-    if (host_->is_here()) return hang_stacks_.add("", std::move(stacks));
+  /// The first node reports the stacks of all nodes, each other node those of its own ranks.
+  void share(std::vector<StacksTaken> stacks, bool is_first) {
+    for (auto& taken : stacks) {
+      for (auto& line : taken.lines) cut(line, kStackLineBytesMax);  // as on other nodes
+    }
+    if (is_first) {
+      hang_stacks_.add("", std::move(stacks));
+      if (outcome_) hang_stacks_.report_all();  // the others have left or will not answer
+      return;
+    }
     for (const auto& taken : stacks) report(taken);
-    for (auto& taken : stacks) taken.file.clear();
     apply(StacksNotice{.stacks = std::move(stacks)});
   }
 

@@ -24,24 +24,11 @@ namespace asio = boost::asio;
 // Maximum lines of a worker's stacks in an event: a screen of the console.
 constexpr std::size_t kEventLinesMax = 60;
 
-bool is_among(const std::vector<int>& ranks, int rank) {
-  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-}
-
 void shorten(std::vector<std::string>& lines) {
   if (lines.size() <= kEventLinesMax) return;
   const auto left = lines.size() - kEventLinesMax;
   lines.resize(kEventLinesMax);
   lines.push_back("... and " + std::to_string(left) + " more lines");
-}
-
-/// Tools list the main thread first.
-void keep_first_thread(std::vector<std::string>& lines) {
-  if (lines.empty()) return;
-  lines.erase(std::find_if(lines.begin() + 1, lines.end(),
-                           [](const auto& line) { return line.starts_with("Thread "); }),
-              lines.end());
-  while (lines.back().empty()) lines.pop_back();
 }
 
 }  // namespace
@@ -65,7 +52,7 @@ void GroupStacks::take(std::shared_ptr<const void> owner, StackMoment moment) {
 
 void GroupStacks::take_last(std::shared_ptr<const void> owner, StackMoment moment,
                             std::function<void()> then) {
-  drops_running_ = captures_.is_busy() && moment.scope.is_hang;
+  drops_running_ = captures_.is_busy() && is_hang_running_ && moment.scope.is_hang;
   captures_.take_last(capture(std::move(owner), std::move(moment), std::move(then)));
 }
 
@@ -81,6 +68,8 @@ StackCapture GroupStacks::capture(std::shared_ptr<const void> owner, StackMoment
           .take =
               [this, owner = std::move(owner)](StackMoment why, Deadline deadline) {
                 taker_.begin();
+                drops_running_ = false;
+                is_hang_running_ = why.scope.is_hang;
                 return take_all(this, owner, std::move(why), deadline);
               },
           .then = std::move(then)};
@@ -96,11 +85,12 @@ asio::awaitable<void> GroupStacks::take_all(GroupStacks* self,
       self->executor_, self->take_one(nullptr, moment, false, deadline, captured.stacks),
       asio::deferred));
   std::vector<Taking> all;
-  const auto& [ranks, quick_ranks, is_hang] = moment.scope;
+  const auto& [ranks, is_hang] = moment.scope;
   for (const auto& worker : self->workers_) {
-    const int rank = worker->spec.rank;
-    const bool is_quick = ranks && !is_among(*ranks, rank);
-    if ((is_quick && !is_among(quick_ranks, rank)) || worker->has_ended ||
+    const bool is_wanted =
+        !ranks || std::find(ranks->begin(), ranks->end(), worker->spec.rank) != ranks->end();
+    const bool is_quick = !is_wanted && is_hang;
+    if ((!is_wanted && !is_quick) || worker->has_ended ||
         process_state(worker->process.pid()).is_exiting())
       continue;
     auto taking = self->take_one(worker, moment, is_quick, deadline, captured.stacks);
@@ -139,7 +129,6 @@ asio::awaitable<void> GroupStacks::take_one(std::shared_ptr<Worker> worker, Stac
       taken.problems.push_back(problem);
     }
   }
-  if (is_quick) keep_first_thread(taken.lines);
   shorten(taken.lines);
   all.push_back(std::move(taken));
 }

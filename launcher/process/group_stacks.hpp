@@ -67,7 +67,8 @@ class GroupStacks {
   StackTaker taker_;
   StackCaptures captures_;
   bool is_closed_ = false;
-  bool drops_running_ = false;  ///< the next capture repeats the running one
+  bool is_hang_running_ = false;  ///< the running or last capture is of a hang
+  bool drops_running_ = false;    ///< the next capture repeats the running one
 };
 
 }  // namespace ddprun

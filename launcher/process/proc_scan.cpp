@@ -281,6 +281,16 @@ std::vector<pid_t> children_of_main_thread(pid_t pid) {
   return pids;
 }
 
+std::vector<pid_t> with_descendants(pid_t pid, std::size_t count_max) {
+  std::vector<pid_t> processes = {pid};
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    for (const pid_t child : children_of(processes[i])) {
+      if (processes.size() < count_max) processes.push_back(child);
+    }
+  }
+  return processes;
+}
+
 bool run_same_program(pid_t one, pid_t other) {
   const auto file = executable_of(one);
   return !file.empty() && file == executable_of(other);

@@ -115,6 +115,9 @@ std::vector<pid_t> children_of(pid_t pid);
 /// Returns the children that the main thread has created, without reading the other threads.
 std::vector<pid_t> children_of_main_thread(pid_t pid);
 
+/// Returns a process and its descendants, at most `count_max`, parents first.
+std::vector<pid_t> with_descendants(pid_t pid, std::size_t count_max);
+
 /// Returns true if both processes execute the same file.
 bool run_same_program(pid_t one, pid_t other);
 

@@ -59,6 +59,17 @@ void prevent_core(pid_t pid) {
   ::prlimit(pid, RLIMIT_CORE, &limit, nullptr);
 }
 
+/// Returns the heading and the frames of one thread; empty if it is missing.
+std::vector<std::string> lines_of_thread(const std::vector<std::string>& lines, pid_t thread) {
+  const auto is_heading = [](const std::string& line) { return line.starts_with("Thread "); };
+  const std::string heading = "Thread " + std::to_string(thread) + " ";
+  const auto begin = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
+    return line.starts_with(heading);
+  });
+  if (begin == lines.end()) return {};
+  return {begin, std::find_if(begin + 1, lines.end(), is_heading)};
+}
+
 bool is_stopped(pid_t pid) {
   const char letter = process_state(pid).letter;
   return letter == 'T' || letter == 't';
@@ -165,6 +176,7 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
   if (text.empty() && !taken.was_ended) taken.problems.clear();
   if (text.size() > kStackBytesMax) text.resize(kStackBytesMax);
   taken.lines = split(printable(text), '\n');
+  if (is_quick) taken.lines = lines_of_thread(taken.lines, target.pid);
   while (!taken.lines.empty() && taken.lines.back().empty()) taken.lines.pop_back();
   co_return taken;
 }

@@ -3,26 +3,18 @@
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/worker.hpp"
 
-#include <cstddef>
 #include <vector>
 
 namespace ddprun {
 
 namespace {
 
-/// Limits the samples of a worker with very many descendants.
-constexpr std::size_t kProcessesMax = 64;
-
 std::optional<std::chrono::nanoseconds> run_time_with_descendants(pid_t pid) {
-  std::vector<pid_t> processes = {pid};
   std::chrono::nanoseconds sum{0};
-  for (std::size_t i = 0; i < processes.size(); ++i) {
-    const auto time = run_time(processes[i]);
-    if (!time && i == 0) return std::nullopt;
+  for (const pid_t process : with_descendants(pid, kProcessesMax)) {
+    const auto time = run_time(process);
+    if (!time && process == pid) return std::nullopt;
     sum += time.value_or(std::chrono::nanoseconds(0));
-    for (const pid_t child : children_of(processes[i])) {
-      if (processes.size() < kProcessesMax) processes.push_back(child);
-    }
   }
   return sum;
 }

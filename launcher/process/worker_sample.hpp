@@ -5,6 +5,7 @@
 #include "rendezvous/control/flight_recorder.hpp"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,6 +34,9 @@ struct WorkerSample {
 
   bool operator==(const WorkerSample&) const = default;
 };
+
+/// Limits the inspection of a worker with very many descendants.
+inline constexpr std::size_t kProcessesMax = 64;
 
 struct Worker;
 

@@ -14,9 +14,6 @@ namespace ddprun {
 
 namespace {
 
-// Longer lists of ranks in front of stacks are abbreviated.
-constexpr std::size_t kRanksColumnsMax = 20;
-
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
     case LogLevel::debug:
@@ -96,16 +93,16 @@ void ConsoleSink::take(const Event& event, std::chrono::system_clock::time_point
   write_stacks(*stacks);
 }
 
-/// Writes nothing if the stacks are available elsewhere: in the file or, if Python printed them, in
-/// the output of the worker.
+/// Writes nothing if the stacks are available elsewhere on this node: in the file or, if Python
+/// printed them, in the output of the worker.
 void ConsoleSink::write_stacks(const StacksTaken& stacks) {
   if (!stacks.file.empty() || settings_.level > LogLevel::warn) return;
-  if (stacks.means == std::vector<std::string>{"faulthandler"}) return;
-  auto ranks = ranks_phrase(ranks_of(stacks));
-  if (ranks.size() > kRanksColumnsMax) ranks = std::to_string(stacks.same.size() + 1) + " ranks";
+  const bool has_printed = stacks.means == std::vector<std::string>{"faulthandler"};
+  if (has_printed && stacks.node.empty()) return;
+  const auto ranks = short_ranks(stacks);
   std::string text;
   for (const auto& line : stacks.lines) {
-    text += "[" + ranks + "]: " + line + "\n";
+    text += "[" + ranks + "]: " + printable(line) + "\n";
   }
   write_(text);
 }

@@ -21,6 +21,7 @@ namespace ddprun {
 using membership::OutcomeScope;
 using membership::RunResult;
 using membership::StacksTaken;
+using membership::StalledConnection;
 using membership::WorkerExited;
 
 /// The run starts; on a single node, the store is ready.
@@ -142,8 +143,9 @@ struct HangDetected {
   int attempt = 0;
   std::string node{};  ///< name of their node; empty: this node
   double seconds = 0;
-  bool is_certain = false;           ///< the workers will not continue
-  std::vector<MissingRank> ranks{};  ///< the cause; empty: unknown, or on another node
+  bool is_certain = false;                       ///< the workers will not continue
+  std::vector<MissingRank> ranks{};              ///< the cause; empty: unknown, or on another node
+  std::vector<StalledConnection> connections{};  ///< the cause if `ranks` is empty
   OnHang action = OnHang::report;
   bool lacks_restarts = false;  ///< the action would be restart, but no restarts are left
 

@@ -128,11 +128,13 @@ EventLine line(const StacksTaken& event) {
                                          : ranks_phrase(ranks_of(event)));
   std::string text;
   if (event.means.empty()) {
-    text = "no " + whose + (event.was_ended ? ", which was ended for them" : "");
+    text = "no " + whose;
+    if (event.was_ended) text += event.same.empty() ? ", which was ended" : ", which were ended";
+    if (event.was_ended) text += " for them";
     text += ", " + event.reason;
   } else {
     text = whose + ", " + event.reason + "; taken by " + join(event.means, " and ");
-    if (event.was_ended) text += ", which ended it";
+    if (event.was_ended) text += event.same.empty() ? ", which ended it" : ", which ended them";
   }
   for (const auto& problem : event.problems) text += "; " + problem;
   if (!event.file.empty()) text += ": " + event.file.string();
@@ -141,6 +143,21 @@ EventLine line(const StacksTaken& event) {
 
 EventLine line(const CollectiveStalled& event) {
   return {LogLevel::warn, event.attempt, headline(event.stalled)};
+}
+
+std::string connections_text(const std::vector<StalledConnection>& connections) {
+  std::string text;
+  const auto shown = std::min(connections.size(), kHungShownMax);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const auto& [rank, peer, silence, retransmissions] = connections[i];
+    const double seconds = std::chrono::duration<double>(silence).count();
+    text += "; rank " + std::to_string(rank) + " has had no acknowledgement from " + peer +
+            (seconds > 0 ? " for " + seconds_text(seconds) : "") + " (" +
+            counted(retransmissions, "retransmission") + ")";
+  }
+  if (shown < connections.size())
+    text += "; and " + counted(static_cast<int>(connections.size() - shown), "more connection");
+  return text;
 }
 
 EventLine line(const HangDetected& event) {
@@ -156,7 +173,9 @@ EventLine line(const HangDetected& event) {
   const char* verb = !event.is_certain ? " may hang" : ranks.size() == 1 ? " hangs" : " hang";
   std::string text = (ranks.empty() ? "the workers" : ranks_phrase(ranks)) + on_node(event.node) +
                      verb + " (no progress for " + seconds_text(event.seconds) + "): ";
-  text += doing.empty() ? "no late rank found on this node" : join(doing, ", ");
+  const std::string none = event.node.empty() ? "no late rank found on this node" : "no late rank";
+  text += doing.empty() ? none : join(doing, ", ");
+  text += connections_text(event.connections);
   if (event.lacks_restarts)
     text += "; no restarts are left (--max_restarts), so the workers keep running";
   if (event.action == OnHang::restart) text += "; restarting the workers";

@@ -262,7 +262,7 @@ void add_stacks(Page& page, const std::vector<StacksTaken>& stacks) {
   const auto shown = std::min(stacks.size(), kStacksMax);
   for (std::size_t i = 0; i < shown; ++i) {
     const auto& taken = stacks[i];
-    const auto rank = ranks_phrase(ranks_of(taken));
+    const auto rank = short_ranks(taken);
     if (!taken.file.empty()) {
       page.field(rank, taken.file.string());
       continue;

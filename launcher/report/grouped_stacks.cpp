@@ -1,5 +1,7 @@
 #include "launcher/report/grouped_stacks.hpp"
 
+#include "launcher/report/event_text.hpp"
+
 #include <algorithm>
 #include <cctype>
 #include <iterator>
@@ -74,6 +76,12 @@ std::vector<StacksTaken> grouped_stacks(std::vector<StacksTaken> all) {
   std::stable_sort(groups.begin(), groups.end(),
                    [](const auto& a, const auto& b) { return a.same.size() < b.same.size(); });
   return groups;
+}
+
+std::string short_ranks(const StacksTaken& taken) {
+  constexpr std::size_t kShortColumnsMax = 20;
+  auto text = ranks_phrase(ranks_of(taken));
+  return text.size() <= kShortColumnsMax ? text : std::to_string(taken.same.size() + 1) + " ranks";
 }
 
 std::vector<int> ranks_of(const StacksTaken& taken) {

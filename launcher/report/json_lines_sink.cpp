@@ -203,6 +203,17 @@ const char* word_of(OnHang action) {
   return "";
 }
 
+OrderedJson connections(const std::vector<StalledConnection>& all) {
+  OrderedJson list = OrderedJson::array();
+  for (const auto& [rank, peer, silence, retransmissions] : all) {
+    list.push_back({{"rank", rank},
+                    {"peer", peer},
+                    {"seconds", std::chrono::duration<double>(silence).count()},
+                    {"retransmissions", retransmissions}});
+  }
+  return list;
+}
+
 OrderedJson fields(const HangDetected& event) {
   return {{"event", "hang_detected"},
           {"attempt", event.attempt},
@@ -210,6 +221,7 @@ OrderedJson fields(const HangDetected& event) {
           {"seconds", event.seconds},
           {"is_certain", event.is_certain},
           {"ranks", missing_ranks(event.ranks)},
+          {"connections", connections(event.connections)},
           {"action", word_of(event.action)},
           {"lacks_restarts", event.lacks_restarts}};
 }

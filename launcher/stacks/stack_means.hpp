@@ -26,14 +26,15 @@ struct StackFacts {
   bool may_end = false;        ///< is about to be stopped anyway, without cleanup
   bool has_py_spy = false;
   bool has_gdb = false;
-  bool is_quick = false;  ///< only methods that take less than a second
+  bool is_quick = false;  ///< only methods that take less than a second are wanted
 };
 
 /// The ranks whose stacks are taken.
 struct StackScope {
   std::optional<std::vector<int>> ranks{};  ///< by all methods; nullopt: all ranks
-  std::vector<int> quick_ranks{};           ///< only by methods that take less than a second
-  bool is_hang = false;                     ///< the stacks show why the run hangs
+  /// The run hangs: of the other ranks, which wait, the stacks of the main threads are taken by
+  /// methods that take less than a second.
+  bool is_hang = false;
 };
 
 /// The occasion on which stacks are taken.

@@ -14,8 +14,6 @@ namespace {
 // Fixed-size fields of a failure and of a node in a round.
 constexpr std::size_t kFailureFieldsBytes = 4 + 1 + 8 + 2 * 4 + 1;
 constexpr std::size_t kPlaceFieldsBytes = 3 * 4;
-// Enough for a frame of C++ with a template.
-constexpr std::size_t kStackLineBytesMax = 256;
 // An outcome's reason contains a node's reason.
 static_assert(2 * kReasonBytesMax + kExitBytesMax + kAllFlightsBytesMax +
                   kFailuresMax * (kFailureFieldsBytes + kDescriptionBytesMax + kNameBytesMax) <=
@@ -52,6 +50,8 @@ void bound(WorkersEnded& ended) {
 void bound(HangNotice& hang) {
   hang.ranks.resize(std::min(hang.ranks.size(), kHungRanksMax));
   for (auto& rank : hang.ranks) cut(rank.doing, kDescriptionBytesMax);
+  hang.connections.resize(std::min(hang.connections.size(), kHungRanksMax));
+  for (auto& connection : hang.connections) cut(connection.peer, kDescriptionBytesMax);
 }
 
 void bound(SlowRankNotice& slow) {
@@ -65,10 +65,17 @@ void bound(StacksNotice& notice) {
   for (; taken != notice.stacks.end(); ++taken) {
     for (auto& problem : taken->problems) cut(problem, kDescriptionBytesMax);
     for (auto& line : taken->lines) cut(line, kStackLineBytesMax);
+    cut(taken->reason, kDescriptionBytesMax);
     bytes += encoded_bytes(*taken);
     if (bytes > kStacksBytesMax) break;
   }
+  std::size_t omitted = 0;
+  for (auto one = taken; one != notice.stacks.end(); ++one) omitted += 1 + one->same.size();
   notice.stacks.erase(taken, notice.stacks.end());
+  if (omitted > 0 && !notice.stacks.empty()) {
+    notice.stacks.back().problems.push_back("the stacks of " + std::to_string(omitted) +
+                                            " more ranks of its node are too long to be sent");
+  }
 }
 
 void bound(Leave& leave) {

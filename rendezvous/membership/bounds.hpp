@@ -29,8 +29,11 @@ inline constexpr std::size_t kGroupCallsMax = 8;
 inline constexpr std::size_t kFlightsBytesMax = std::size_t{128} << 10;
 inline constexpr std::size_t kAllFlightsBytesMax = std::size_t{512} << 10;
 
-/// Maximum ranks in a HangNotice.
+/// Maximum ranks in a HangNotice, and maximum connections.
 inline constexpr std::size_t kHungRanksMax = 64;
+
+/// Maximum bytes of a line of stacks: enough for a frame of C++ with a template.
+inline constexpr std::size_t kStackLineBytesMax = 256;
 
 /// Maximum bytes of the stacks of one node, which the agent of the host receives from all nodes.
 inline constexpr std::size_t kStacksBytesMax = std::size_t{32} << 10;

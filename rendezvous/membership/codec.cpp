@@ -74,13 +74,16 @@ auto fields(M& m) {
                     m.no_restart);
   } else if constexpr (is<MissingRank>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.doing);
+  } else if constexpr (is<StalledConnection>(static_cast<M*>(nullptr))) {
+    return std::tie(m.rank, m.peer, m.silence, m.retransmissions);
   } else if constexpr (is<HangNotice>(static_cast<M*>(nullptr))) {
-    return std::tie(m.round, m.node, m.time, m.has_ended, m.is_certain, m.ends_round, m.ranks);
+    return std::tie(m.round, m.node, m.time, m.has_ended, m.is_certain, m.ends_round, m.ranks,
+                    m.connections);
   } else if constexpr (is<SlowRankNotice>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.node, m.rank, m.is_slow, m.factor, m.seconds, m.doing);
   } else if constexpr (is<StacksTaken>(static_cast<M*>(nullptr))) {
-    return std::tie(m.attempt, m.rank, m.same, m.pid, m.node, m.reason, m.means, m.problems, m.file,
-                    m.lines, m.was_ended);
+    return std::tie(m.attempt, m.rank, m.same, m.pid, m.reason, m.means, m.problems, m.lines,
+                    m.was_ended);
   } else if constexpr (is<StacksNotice>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.node, m.stacks);
   } else if constexpr (is<Leave>(static_cast<M*>(nullptr))) {
@@ -198,6 +201,9 @@ bool is_sound(const RankFlights& flights) {
 }
 bool is_sound(const MissingRank& missing) {
   return missing.rank >= 0;
+}
+bool is_sound(const StalledConnection& connection) {
+  return connection.rank >= 0 && connection.retransmissions >= 0;
 }
 bool is_sound(const SlowRankNotice& slow) {
   return slow.rank >= 0 && std::isfinite(slow.factor) && std::isfinite(slow.seconds);

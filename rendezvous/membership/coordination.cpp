@@ -23,8 +23,7 @@ constexpr int kLateParts = 6;
 /// Interval of probes while a node is excluded from a round; a probe costs a few packets.
 constexpr std::chrono::milliseconds kProbeInterval = std::chrono::seconds(30);
 
-/// Before the second probe while too few nodes can reach each other. Each further pause is twice as
-/// long, up to kProbeInterval.
+/// Pause before the second probe; each further one is twice as long, up to kProbeInterval.
 constexpr std::chrono::milliseconds kFirstRetryPause = std::chrono::seconds(5);
 
 constexpr const char* kAllSucceeded = "all workers succeeded";
@@ -240,15 +239,16 @@ void Coordination::on_message(NodeId id, const Probed& probed) {
   reach_.note(id, probed);
 }
 
-/// Hangs concern all nodes with workers; the rest is reported by the host.
+/// Hangs concern all nodes with workers; the rest is reported by the node with rank 0.
 template <typename Notice>
 void Coordination::forward(NodeId id, Notice notice) {
-  if (roster_.find(id) == nullptr || notice.round != progress_.round()) return;
-  notice.node = roster_.distinct_name(*roster_.find(id));
-  const bool is_for_all = std::same_as<Notice, HangNotice>;
-  for (const auto& [other, member] : roster_.all()) {
-    const bool is_receiver = is_for_all ? member.workers == Workers::running : member.join.is_host;
-    if (other != id && is_receiver) send(other, notice);
+  const Member* const sender = roster_.find(id);
+  if (sender == nullptr || sender->workers == Workers::none || notice.round != progress_.round())
+    return;
+  notice.node = roster_.distinct_name(*sender);
+  for (const NodeId other : roster_.with_workers()) {
+    const bool is_for_all = std::same_as<Notice, HangNotice>;
+    if (other != id && (is_for_all || roster_.find(other)->node_rank == 0)) send(other, notice);
   }
 }
 

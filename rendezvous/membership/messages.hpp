@@ -180,8 +180,18 @@ struct MissingRank {
   bool operator==(const MissingRank&) const = default;
 };
 
-/// A node's agent has detected a hang that some of its ranks cause, or the end of one. The
-/// coordinator forwards it to the other nodes.
+/// A connection of a rank whose data is not acknowledged.
+struct StalledConnection {
+  int rank = 0;
+  std::string peer;                      ///< numeric address and port
+  std::chrono::milliseconds silence{0};  ///< since the last acknowledgement; 0: none yet
+  int retransmissions = 0;
+
+  bool operator==(const StalledConnection&) const = default;
+};
+
+/// A node's agent has detected a hang that its ranks or connections cause, or the end
+/// of one. The coordinator forwards it to the other nodes.
 struct HangNotice {
   int round = 0;
   std::string node{};  ///< name of the node; empty from an agent
@@ -190,6 +200,7 @@ struct HangNotice {
   bool is_certain = false;
   bool ends_round = false;  ///< the agent stops its workers, so that the round fails
   std::vector<MissingRank> ranks{};
+  std::vector<StalledConnection> connections{};
 
   bool operator==(const HangNotice&) const = default;
 };
@@ -200,18 +211,18 @@ struct StacksTaken {
   int rank = 0;
   std::vector<int> same{};  ///< other ranks with the same stacks, ascending
   pid_t pid = 0;
-  std::string node{};                 ///< name of its node; empty: this node
+  std::string node{};                 ///< name of its node; empty: this node. Not sent
   std::string reason;                 ///< reason for taking them
   std::vector<std::string> means;     ///< tools: "gdb", "py-spy", ...; empty: none succeeded
   std::vector<std::string> problems;  ///< problems of tools that failed
-  std::filesystem::path file{};       ///< file on this node with all stacks; empty: none
+  std::filesystem::path file{};       ///< with all stacks; empty: none. Not sent
   std::vector<std::string> lines;     ///< first lines of the stacks
   bool was_ended = false;             ///< taking the stacks ended the worker
 
   bool operator==(const StacksTaken&) const = default;
 };
 
-/// Stacks of a node's ranks during a hang. The coordinator forwards them to the agent of its host.
+/// Stacks of a node's ranks during a hang. The coordinator forwards them to the node with rank 0.
 struct StacksNotice {
   int round = 0;
   std::string node{};  ///< name of the node; empty from an agent
@@ -220,8 +231,8 @@ struct StacksNotice {
   bool operator==(const StacksNotice&) const = default;
 };
 
-/// A rank of a node is slow, or has recovered. The coordinator forwards it to the agent of its
-/// host.
+/// A rank of a node is slow, or has recovered. The coordinator forwards it to the node with rank
+/// 0.
 struct SlowRankNotice {
   int round = 0;
   std::string node{};  ///< name of the node; empty from an agent

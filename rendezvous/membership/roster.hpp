@@ -56,7 +56,7 @@ class Roster {
 
   int count(Workers workers) const;
 
-  /// Nodes with workers of the latest round, including ended ones.
+  /// Returns the nodes of the latest round, including those whose workers have ended.
   std::vector<NodeId> with_workers() const;
 
   /// Returns the description of a node in a round.

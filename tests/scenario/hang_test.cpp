@@ -1,6 +1,8 @@
 // Hangs of workers and slow ranks: which rank is named, and the reaction of ddprun.
 #include "tests/support/cluster.hpp"
 #include "tests/support/launch.hpp"
+#include "tests/support/network.hpp"
+#include "tests/support/skip.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -8,6 +10,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -85,7 +88,9 @@ TEST_SUITE("hangs") {
     CHECK(contains(run.output(), "rank 2 hangs (no progress for "));
     CHECK_FALSE(contains(run.output(), "restarting"));
     // Main threads only.
-    CHECK(contains(run.output(), "]:   #0  "));
+    CHECK(contains(run.output(), "[rank 2]: \n"));
+    CHECK((contains(run.output(), "[rank 0]:   #0  ") ||
+           contains(run.output(), "[ranks 0, 1]:   #0  ")));
     CHECK_FALSE(contains(run.output(), "[rank 0]: \n"));
     CHECK_FALSE(contains(run.output(), "[ranks 0, 1]: \n"));
     const std::string text = read_file(events);
@@ -109,23 +114,58 @@ TEST_SUITE("hangs") {
     CHECK(contains(host.output(), " hung: stopped by a signal (state T) on node "));
   }
 
-  TEST_CASE("hangs: the host reports hung ranks of another node and the stacks of all nodes") {
+  TEST_CASE(
+      "hangs: the first node reports hung ranks of another node and the stacks of all nodes") {
     const TemporaryFolder folder;
     Cluster cluster("2", "exec " + in_bin("flight_worker") + " host hang-sleep",
                     {"--hang_timeout=2", "--on_hang=report", "--stacks=kill"});
     auto& host = cluster.start(2, {"--events=" + (folder / "events")});
     auto& other = cluster.start(3);
     CHECK(host.read_until_contains("[rank 0]: Thread "));
+    CHECK(host.read_until_contains("compute_for_long"));
     host.signal(SIGTERM);
     CHECK(host.wait() == 143);
     CHECK(other.wait() == 143);
     CAPTURE(host.output());
     CHECK(contains(host.output(), "rank 1 on node "));
     CHECK(contains(host.output(), " hangs (no progress for "));
-    CHECK(contains(host.output(), "compute_for_long"));
     const std::string text = read_file(folder / "events");
     CHECK(contains(text, "\"event\":\"hang_detected\",\"attempt\":0,\"node\":\"127.0.0.3"));
     CHECK(contains(text, "\"event\":\"stacks_taken\",\"attempt\":0,\"rank\":1,"));
+  }
+
+  TEST_CASE(
+      "hangs: a connection between two nodes that loses all packets is reported by the first "
+      "node") {
+    const Network network(3);
+    if (!network.is_there()) return skip("network namespaces are not permitted here");
+    const TemporaryFolder folder;
+    const std::string secret = make_secret(folder / "secret");
+    std::vector<std::unique_ptr<Program>> nodes;
+    for (int number = 1; number <= 3; ++number) {
+      nodes.push_back(std::make_unique<Program>(network.on(
+          number, {in_bin("ddprun"), "--nnodes=3", "--rdzv_backend=c10d",
+                   "--rdzv_endpoint=" + network.address(1) + ":29400", "--rdzv_id=lost",
+                   "--local_addr=" + network.address(number), "--secret_file=" + secret,
+                   "--hang_timeout=4", "--on_hang=report", "--events=" + (folder / "events"),
+                   in_bin("flight_worker"), "host", "slow", "1.0", folder / "none"})));
+    }
+    Program& host = *nodes[0];
+    REQUIRE(host.read_until_contains("rank 0 of 3"));
+    REQUIRE(wait_until([&] { return contains(read_file(folder / "events"), "worker_started"); }));
+    if (!network.part(2, {3})) return skip("there is no nft (package nftables)");
+    CHECK(host.read_until_contains(" has had no acknowledgement from "));
+    host.signal(SIGTERM);
+    CHECK(host.wait() == 143);
+    CAPTURE(host.output());
+    CHECK(contains(host.output(), "the workers on node "));
+    // Only one of the two nodes may have sent data.
+    const auto lost = [&network](int rank, int number) {
+      return "rank " + std::to_string(rank) + " has had no acknowledgement from " +
+             network.address(number) + ":";
+    };
+    CHECK((contains(host.output(), lost(1, 3)) || contains(host.output(), lost(2, 2))));
+    CHECK_FALSE(contains(host.output(), "rank 0 has had no"));
   }
 
   TEST_CASE(

@@ -1,6 +1,7 @@
 #include "tests/support/worker_bench.hpp"
 
 #include "launcher/process/proc_scan.hpp"
+#include "launcher/report/grouped_stacks.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -63,14 +64,24 @@ class WorkerBench::Impl {
     ::close(console);
   }
 
+  /// Adds the stacks of each rank, without groups.
+  void note(const StacksCaptured& captured) {
+    for (const auto& each : captured.stacks) {
+      for (const int rank : ranks_of(each)) {
+        history.stacks.push_back(each);
+        history.stacks.back().rank = rank;
+        history.stacks.back().same.clear();
+      }
+    }
+  }
+
   asio::awaitable<void> take_event() {
     if (!group) co_return;  // the bench ended before this began
     WorkerEvent event = co_await group->next();
     if (auto* dying = std::get_if<WorkerDying>(&event)) history.dying.push_back(*dying);
     if (auto* exited = std::get_if<WorkerExited>(&event)) history.exited.push_back(*exited);
     if (auto* killed = std::get_if<WorkersKilled>(&event)) history.killed.push_back(*killed);
-    if (auto* captured = std::get_if<StacksCaptured>(&event))
-      history.stacks.insert(history.stacks.end(), captured->stacks.begin(), captured->stacks.end());
+    if (auto* captured = std::get_if<StacksCaptured>(&event)) note(*captured);
     if (std::holds_alternative<AllExited>(event)) history.is_complete = true;
     is_taking = false;
     ++taken;

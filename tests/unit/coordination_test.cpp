@@ -101,15 +101,14 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<HangNotice>(3).empty());
     driver.send(2, HangNotice{.round = 1, .ranks = {{1, "sleeps"}}}, 2300);
     CHECK(driver.sent_to<HangNotice>(1).empty());
+    driver.send(3, HangNotice{.round = 0, .ranks = {{1, "sleeps"}}}, 2400);
+    CHECK(driver.sent_to<HangNotice>(1).empty());
   }
 
-  TEST_CASE("coordination: stacks and slow ranks are forwarded to the agent of the host only") {
+  TEST_CASE("coordination: stacks and slow ranks are forwarded to the first node only") {
     CoordinationDriver driver(settings(3, 3));
-    auto host = driver.join_of("node1");
-    host.is_host = true;
-    driver.send(1, host, 0);
-    driver.join(2, "node2", 0);
-    driver.join(3, "node3", 0);
+    for (NodeId node = 1; node <= 3; ++node) driver.join(node, "node" + std::to_string(node), 0);
+    driver.join(4, "spare", 50);
     const StacksTaken taken{.rank = 1, .lines = {"main"}};
     driver.send(2, StacksNotice{.round = 0, .stacks = {taken}}, 100);
     const StacksNotice forwarded{.round = 0, .node = "node2", .stacks = {taken}};
@@ -117,10 +116,11 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<StacksNotice>(3).empty());
     driver.send(2, SlowRankNotice{.round = 0, .rank = 1}, 150);
     CHECK(driver.sent_to<SlowRankNotice>(1).size() == 1);
-    driver.send(1, StacksNotice{.round = 0, .stacks = {taken}}, 200);
-    CHECK(driver.sent_to<StacksNotice>(1).empty());
-    driver.send(2, StacksNotice{.round = 1, .stacks = {taken}}, 300);
-    CHECK(driver.sent_to<StacksNotice>(1).empty());
+    for (const auto& [node, round] : {std::pair<NodeId, int>(1, 0), {2, 1}, {4, 0}}) {
+      CAPTURE(node);
+      driver.send(node, StacksNotice{.round = round, .stacks = {taken}}, 200);
+      CHECK(driver.sent_to<StacksNotice>(1).empty());
+    }
   }
 
   TEST_CASE("coordination: all nodes get the same outcome and the earliest failure is first") {

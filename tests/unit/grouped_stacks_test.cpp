@@ -88,8 +88,8 @@ TEST_SUITE("grouped stacks") {
     HangStacks stacks(io.get_executor(), reports);
     stacks.begin_round(3);
     stacks.add("", {taken(0, {"a"}), taken(1, {"b"})});
-    stacks.add("b", {taken(2, {"a"})});
-    stacks.add("b", {taken(3, {"b"})});
+    stacks.add("b", {taken(2, {"b"})});
+    stacks.add("b", {taken(2, {"a"}), taken(3, {"b"})});  // replaces the first ones
     CHECK(reports.all.empty());
     stacks.add("c", {});
     CHECK(reports.all == Ranks{{0, 2}, {1, 3}});

@@ -79,7 +79,10 @@ TEST_SUITE("membership bounds") {
     CHECK(notice.stacks.size() > 5);
     CHECK(notice.stacks.size() < 20);
     CHECK(notice.stacks[0].lines == std::vector(10, std::string(253, 'x') + "..."));
-    CHECK(bytes_of(message) <= kStacksBytesMax + 100);
+    CHECK(bytes_of(message) <= kStacksBytesMax + 200);
+    CHECK(notice.stacks.back().problems ==
+          std::vector{"the stacks of " + std::to_string(100 - notice.stacks.size()) +
+                      " more ranks of its node are too long to be sent"});
   }
 
   TEST_CASE("membership bounds: flight records of a node keep first ranks and last calls") {

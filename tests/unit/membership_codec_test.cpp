@@ -69,7 +69,6 @@ const StacksTaken kStacks{.attempt = 3,
                           .reason = "during a hang",
                           .means = {"py-spy"},
                           .problems = {"gdb: refused"},
-                          .file = "/logs/stacks.txt",
                           .lines = {"Thread 70", "  load (train.py:4)"},
                           .was_ended = true};
 
@@ -100,7 +99,8 @@ const std::vector<NodeMessage> kFromNodes = {
                .time = std::chrono::milliseconds(5000),
                .is_certain = true,
                .ends_round = true,
-               .ranks = {{1, "sleeps"}, {2, "computes"}}},
+               .ranks = {{1, "sleeps"}, {2, "computes"}},
+               .connections = {{1, "10.0.0.2:4711", std::chrono::milliseconds(4000), 5}}},
     StacksNotice{.round = 3, .stacks = {kStacks, {.rank = 9}}},
     SlowRankNotice{
         .round = 3, .rank = 4, .is_slow = true, .factor = 1.5, .seconds = 20, .doing = "computes"},
@@ -186,6 +186,23 @@ TEST_SUITE("membership codec") {
     auto unknown = bytes;
     unknown[4] = 99;
     CHECK(is_refused(unknown));
+  }
+
+  TEST_CASE("membership codec: notices with invalid numbers are rejected") {
+    const double infinite = std::numeric_limits<double>::infinity();
+    for (const auto& message :
+         {NodeMessage(HangNotice{.ranks = {{-1, "sleeps"}}}),
+          NodeMessage(HangNotice{.connections = {{.rank = -1}}}),
+          NodeMessage(HangNotice{.connections = {{.retransmissions = -1}}}),
+          NodeMessage(StacksNotice{.stacks = {{.rank = -1}}}),
+          NodeMessage(StacksNotice{.stacks = {{.same = {-1}}}}),
+          NodeMessage(SlowRankNotice{.rank = -1}), NodeMessage(SlowRankNotice{.factor = infinite}),
+          NodeMessage(SlowRankNotice{.seconds = infinite})}) {
+      std::string bytes;
+      append_message(bytes, message);
+      CAPTURE(message.index());
+      CHECK(is_refused(bytes));
+    }
   }
 
   TEST_CASE("membership codec: invalid numbers are rejected") {

@@ -69,6 +69,11 @@ TEST_SUITE("event text") {
           "rank 3 may hang (no progress for 300.0 s): is a; ending the run");
     CHECK(line_for(HangEnded{.attempt = 1, .seconds = 42}).message ==
           "the workers have continued after 42.0 s");
+    hang.connections = {{3, "10.0.0.2:4711", std::chrono::milliseconds(12'340), 5}};
+    CHECK(line_for(hang).message ==
+          "rank 3 may hang (no progress for 300.0 s): is a; rank 3 has had no acknowledgement from "
+          "10.0.0.2:4711 for 12.3 s (5 retransmissions); ending the run");
+    hang.connections.clear();
     hang.node = "b";
     CHECK(line_for(hang).message ==
           "rank 3 on node b may hang (no progress for 300.0 s): is a; ending the run");

@@ -70,6 +70,8 @@ TEST_SUITE("stacks in reports") {
     CHECK(shown({}, {printed}).find("; taken by faulthandler, which ended it") !=
           std::string::npos);
     CHECK(shown({}, {printed}).find("[rank 0]") == std::string::npos);
+    printed.node = "b";
+    CHECK(shown({}, {printed}).find("[rank 0]") != std::string::npos);
     CHECK(shown({.level = LogLevel::error}, {taken(3, "")}).empty());
   }
 

@@ -111,6 +111,18 @@ TEST_SUITE("stop sequence") {
     }
   }
 
+  TEST_CASE("stop sequence: stacks of a hang include those of all ranks with --stacks=stop") {
+    for (const auto when : {StacksWhen::kill, StacksWhen::stop}) {
+      StopSequence sequence(when, kLimits);
+      sequence.set_first_stacks({.ranks = std::vector{3}, .is_hang = true});
+      const auto steps = sequence.request(StopSequence::Time(1h), SIGTERM, 1s);
+      REQUIRE(steps.size() == 1);
+      const auto& scope = std::get<StopSequence::TakeStacks>(steps[0]).moment.scope;
+      CHECK(scope.is_hang);
+      CHECK(scope.ranks.has_value() == (when == StacksWhen::kill));
+    }
+  }
+
   TEST_CASE("stop sequence: a repeated request can only shorten the grace period") {
     Bench bench(StacksWhen::never);
     CHECK(bench.request(10s) == "signal 15");

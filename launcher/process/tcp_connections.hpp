@@ -1,0 +1,36 @@
+// TCP connections of processes, from the kernel's socket diagnostics (sock_diag(7)). A connection
+// whose data is not acknowledged shows that packets to its peer are lost, or that the peer's
+// machine is down, which neither side is notified of.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+#include <vector>
+
+namespace ddprun {
+
+/// A connection that is established or being established.
+struct TcpConnection {
+  std::uint64_t inode = 0;               ///< of its socket
+  std::string peer;                      ///< "10.0.0.2:4711", "[fe80::1]:4711"
+  std::chrono::milliseconds silence{0};  ///< since the last acknowledgement; 0: none yet
+  int retransmissions = 0;               ///< of the oldest packet; 0: it has been acknowledged
+
+  bool operator==(const TcpConnection&) const = default;
+};
+
+/// Returns the connections in this network namespace; empty if the kernel does not
+/// list them. Waits at most a second for each part of the answer.
+std::vector<TcpConnection> tcp_connections();
+
+/// Parses messages of the kernel's answer. Skips malformed ones.
+std::vector<TcpConnection> parse_connections(std::string_view messages);
+
+/// Returns the inodes of the sockets of a process; empty if they cannot be read.
+std::set<std::uint64_t> sockets_of(pid_t pid);
+
+}  // namespace ddprun
