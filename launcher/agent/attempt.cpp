@@ -280,6 +280,7 @@ class Attempt::Impl {
                 if (!a.hung.empty()) return a.rank < b.rank;
                 return notice.at(a.rank) < notice.at(b.rank);
               });
+    note_early_exit(end_.exits);
   }
 
   void report_stacks(const StacksCaptured& captured) {

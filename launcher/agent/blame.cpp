@@ -46,6 +46,19 @@ bool is_victim_of_a_peer(const WorkerExited& exit) {
   return ended_by_itself && blames_a_peer({}, from_last_traceback(exit.last_lines));
 }
 
+void note_early_exit(std::vector<WorkerExited>& exits) {
+  const auto has_failed = [](const WorkerExited& exit) {
+    return exit.failed() && !exit.was_stopped;
+  };
+  const auto first = std::find_if(exits.begin(), exits.end(), has_failed);
+  if (std::distance(exits.begin(), first) != 1 || exits.front().was_stopped) return;
+  const bool are_victims = std::all_of(first, exits.end(), [&](const WorkerExited& exit) {
+    return !has_failed(exit) || is_victim_of_a_peer(exit);
+  });
+  if (first != exits.end() && are_victims)
+    exits.front().ended_before = "before the others, which lost a connection to a peer";
+}
+
 std::vector<WorkerExited> failures_root_cause_first(const std::vector<WorkerExited>& exits) {
   std::vector<WorkerExited> failures;
   std::copy_if(exits.begin(), exits.end(), std::back_inserter(failures),

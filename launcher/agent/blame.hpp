@@ -20,6 +20,10 @@ bool blames_a_peer(std::optional<Errc> code, std::string_view message);
 /// own SIGABRT killed it.
 bool is_victim_of_a_peer(const WorkerExited& exit);
 
+/// Sets WorkerExited::ended_before of a worker that exited with code 0 before any failure if it is
+/// the only one and all failed workers blame a peer. `exits` are in the order of their detection.
+void note_early_exit(std::vector<WorkerExited>& exits);
+
 /// Returns the failed workers, root cause first: workers that failed on their own, then workers
 /// that failed because of a peer or were stopped by the agent. Each group is in the order of
 /// `exits`. Omits workers that ended by the signal with which the agent stopped them, unless no

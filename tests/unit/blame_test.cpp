@@ -122,6 +122,26 @@ TEST_SUITE("blame") {
     for (const auto& row : rows) CHECK(ranks(failures_root_cause_first(row.exits)) == row.expected);
   }
 
+  TEST_CASE("blame: a worker that exits with code 0 before all victims of a peer is the cause") {
+    struct Row {
+      std::vector<WorkerExited> exits;
+      std::vector<int> expected;
+    };
+    const Row rows[] = {
+        {{exited(1, 0), gloo_failed(0), peer_failed(2), stopped(3)}, {1, 0, 2}},
+        {{exited(1, 0), gloo_failed(0), exited(2, 1)}, {2, 0}},
+        {{exited(1, 0), exited(2, 0), gloo_failed(0)}, {0}},
+        {{gloo_failed(0), exited(1, 0)}, {0}},
+        {{stopped(1), gloo_failed(0)}, {0}},
+        {{exited(0, 0)}, {}},
+        {{}, {}},
+    };
+    for (auto row : rows) {
+      note_early_exit(row.exits);
+      CHECK(ranks(failures_root_cause_first(row.exits)) == row.expected);
+    }
+  }
+
   TEST_CASE("failure text: a description names the exit code or the signal") {
     CHECK(describe_failure(exited(2, 3)) == "rank 2 (pid 102) failed with exit code 3");
     CHECK(describe_failure(killed(2, SIGKILL)) == "rank 2 (pid 102) was killed by SIGKILL");
