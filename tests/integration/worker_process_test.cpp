@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <fcntl.h>
 #include <fstream>
@@ -238,7 +239,9 @@ TEST_SUITE("worker process") {
     for (int i = 0; i < 16; ++i) workers.push_back(shell_worker(i, "exit 0"));
     const auto result = bench.try_start(workers);
     ::kill(sender, SIGKILL);
-    ::waitpid(sender, nullptr, 0);
+    // A signal of the sender may still be pending and interrupt the wait.
+    while (::waitpid(sender, nullptr, 0) < 0 && errno == EINTR) {
+    }
     ::sigaction(SIGUSR2, &before, nullptr);
     CHECK(std::holds_alternative<std::vector<WorkerStarted>>(result));
     bench.run_to_end();
