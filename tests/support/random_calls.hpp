@@ -27,14 +27,15 @@ class RandomCalls {
   RandomCalls(ProcessGroup group, unsigned seed, std::vector<int> on_nodes = {},
               Arithmetic arithmetic = Arithmetic::in_rank_order);
 
-  using Allocate = std::shared_ptr<void> (*)(std::size_t bytes);
+  struct DeviceMemory {
+    Device device;
+    std::shared_ptr<void> (*allocate)(std::size_t bytes);
+    /// Copies between host and device, ordered with the legacy default stream.
+    void (*copy)(void* to, const void* from, std::size_t bytes);
+  };
 
-  /// From now on about half of the calls use buffers on `device`, whose memory this process can
-  /// also use.
-  void use_device(Device device, Allocate on_device) {
-    device_ = device;
-    allocate_on_device_ = on_device;
-  }
+  /// From now on about half of the calls use buffers in this memory.
+  void use_device(const DeviceMemory& memory) { device_ = memory; }
 
   /// Makes this number of calls. Returns the first mismatch, or "ok". Throws the exception of a
   /// failed call.
@@ -55,17 +56,20 @@ class RandomCalls {
 
   Pending call();
   Pending reduction(const std::vector<Bytes>& inputs, DataType type);
+  /// Returns true if averages of this type equal the serial ones.
+  bool has_exact_average(DataType type) const;
   Pending movement(const std::vector<Bytes>& inputs, DataType type);
   Pending ring(const Bytes& own, const Bytes& previous, DataType type);
   Memory place(const Bytes& content, DataType type);
+  Bytes read(const Buffer& buffer) const;
+  void copy(void* to, const void* from, std::size_t bytes, Device device) const;
   std::shared_ptr<void> allocate(std::size_t bytes);
   int pick(int count) { return std::uniform_int_distribution(0, count - 1)(shared_random_); }
 
   ProcessGroup group_;
   std::vector<int> on_nodes_;
   Arithmetic arithmetic_;
-  std::optional<Device> device_;
-  Allocate allocate_on_device_ = nullptr;
+  std::optional<DeviceMemory> device_;
   Device place_;                ///< of the current call's buffers
   std::mt19937 shared_random_;  ///< equal on all ranks
   std::mt19937 own_random_;

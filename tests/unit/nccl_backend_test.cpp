@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <future>
 #include <latch>
 #include <memory>
@@ -27,9 +28,10 @@ TEST_SUITE("nccl backend") {
       const CleanDevices clean;
       run_ranks(device_ranks(ranks), [](ProcessGroup& group) {
         RandomCalls calls(group, 7, {}, Arithmetic::in_any_order);
-        calls.use_device(kDevice, [](std::size_t bytes) {
-          return std::shared_ptr<void>(std::malloc(bytes), std::free);
-        });
+        calls.use_device(
+            {kDevice,
+             [](std::size_t bytes) { return std::shared_ptr<void>(std::malloc(bytes), std::free); },
+             [](void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }});
         CHECK(calls.run(300) == "ok");
       });
     }
