@@ -30,6 +30,11 @@ cudaError_t add(std::span<const cuda::Piece> pieces, DataType from, cudaStream_t
   return cuda::add_pieces(pieces, from, run_on(stream));
 }
 
+cudaError_t divide(void* values, std::size_t elements, DataType type, double divisor,
+                   cudaStream_t stream) {
+  return cuda::divide_values(values, elements, type, divisor, run_on(stream));
+}
+
 /// Fewer blocks than on a device: they run one after another, and kernels do not depend on their
 /// number.
 constexpr KernelShape kExamShape{.grid = {3, 1, 1}, .block = {cuda::kExamThreads, 1, 1}};
@@ -67,7 +72,7 @@ const cuda::ExamKernels& emulated_exam() {
 }
 
 const cuda::KernelCalls& emulated_kernels() {
-  static constexpr cuda::KernelCalls kCalls{.convert = convert, .add = add};
+  static constexpr cuda::KernelCalls kCalls{.convert = convert, .add = add, .divide = divide};
   return kCalls;
 }
 

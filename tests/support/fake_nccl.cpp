@@ -3,6 +3,7 @@
 #include "tests/support/fake_capture.hpp"
 #include "tests/support/fake_cuda.hpp"
 #include "tests/support/fake_nccl_memory.hpp"
+#include "worker_runtime/collectives/half.hpp"
 #include <ddprun/process_group.hpp>
 
 #include <array>
@@ -13,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -131,6 +133,56 @@ Buffer buffer_of(const void* data, std::size_t count, ncclDataType_t type) {
   return {const_cast<void*>(data), count, type_of(type)};
 }
 
+struct Fakes {};
+using Halves = collectives::Half<Fakes>;
+
+float float_of(std::uint16_t bits, DataType type) {
+  return type == DataType::float16 ? Halves::from_float16(bits) : Halves::from_bfloat16(bits);
+}
+
+std::uint16_t half_of(float value, DataType type) {
+  return type == DataType::float16 ? Halves::to_float16(value) : Halves::to_bfloat16(value);
+}
+
+template <typename Element, typename Multiply>
+void multiply_each(Buffer values, const Multiply& multiply) {
+  for (auto& value : std::span(static_cast<Element*>(values.data), values.elements))
+    value = multiply(value);
+}
+
+/// Multiplies by 1/`ranks`, rounded to the type of the values.
+void premultiply(Buffer values, int ranks) {
+  const DataType type = values.type;
+  if (type == DataType::float64)
+    return multiply_each<double>(values, [=](double value) { return value * (1.0 / ranks); });
+  const float inverse = 1.0F / static_cast<float>(ranks);
+  if (type == DataType::float32)
+    return multiply_each<float>(values, [=](float value) { return value * inverse; });
+  const float factor = float_of(half_of(inverse, type), type);
+  multiply_each<std::uint16_t>(
+      values, [=](std::uint16_t bits) { return half_of(float_of(bits, type) * factor, type); });
+}
+
+/// The input of a reduction and the operation that follows. Like NCCL, an average multiplies float
+/// inputs before the sum, and divides the sum of integers.
+struct Reduced {
+  std::vector<std::byte> copy;
+  Buffer input;
+  ReduceOp op;
+};
+
+Reduced reduced(Buffer input, ncclRedOp_t op, int ranks) {
+  const bool is_integer = input.type == DataType::int32 || input.type == DataType::int64 ||
+                          input.type == DataType::uint8;
+  const auto* const bytes = static_cast<const std::byte*>(input.data);
+  Reduced made{{bytes, bytes + input.bytes()}, input, op_of(op)};
+  if (made.op != ReduceOp::average || is_integer) return made;
+  made.input.data = made.copy.data();
+  made.op = ReduceOp::sum;
+  premultiply(made.input, ranks);
+  return made;
+}
+
 using Body = std::function<void(ProcessGroup&)>;
 
 /// Runs on the stream, like a kernel.
@@ -219,8 +271,9 @@ ncclResult_t all_reduce(const void* input, void* output, std::size_t count, nccl
     std::int32_t registered = is_registered ? 1 : 0;
     group.all_reduce(as_buffer(&registered, 1)).wait();
     note_all_reduce(registered, group.size());
-    if (input != output) std::memcpy(output, input, result.bytes());
-    group.all_reduce(result, op_of(op)).wait();
+    const Reduced own = reduced(buffer_of(input, count, type), op, group.size());
+    if (own.input.data != output) std::memcpy(output, own.input.data, result.bytes());
+    group.all_reduce(result, own.op).wait();
   });
 }
 
@@ -293,13 +346,14 @@ const nccl::NcclCalls& fake_nccl() {
       .reduce =
           [](const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
              int root, ncclComm_t comm, cudaStream_t stream) {
-            const Buffer given = buffer_of(input, count, type);
             return launch(comm, stream, [=](ProcessGroup& group) {
-              if (input != output && group.rank() == root)
-                std::memcpy(output, input, given.bytes());
-              const bool is_root = group.rank() == root;
-              group.reduce(is_root ? buffer_of(output, count, type) : given, root, op_of(op))
-                  .wait();
+              Reduced own = reduced(buffer_of(input, count, type), op, group.size());
+              if (group.rank() == root) {
+                if (own.input.data != output)
+                  std::memcpy(output, own.input.data, own.input.bytes());
+                own.input.data = output;
+              }
+              group.reduce(own.input, root, own.op).wait();
             });
           },
       .all_gather =
@@ -315,10 +369,8 @@ const nccl::NcclCalls& fake_nccl() {
              ncclComm_t comm, cudaStream_t stream) {
             return launch(comm, stream, [=](ProcessGroup& group) {
               const auto all = count * static_cast<std::size_t>(group.size());
-              group
-                  .reduce_scatter(buffer_of(input, all, type), buffer_of(output, count, type),
-                                  op_of(op))
-                  .wait();
+              const Reduced own = reduced(buffer_of(input, all, type), op, group.size());
+              group.reduce_scatter(own.input, buffer_of(output, count, type), own.op).wait();
             });
           },
       .send = send,

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <span>
 
 namespace ddprun::cuda {
@@ -23,6 +24,10 @@ struct KernelCalls {
   /// to[i] += from[i] in each piece, from a half type or float32 to float32. All pieces must be
   /// disjoint. Otherwise like convert().
   cudaError_t (*add)(std::span<const Piece> pieces, DataType from, cudaStream_t stream);
+  /// values[i] /= divisor, for a float type; half types are divided in float32 and rounded once.
+  /// Asynchronous on `stream`.
+  cudaError_t (*divide)(void* values, std::size_t elements, DataType type, double divisor,
+                        cudaStream_t stream);
 };
 
 /// The kernels compiled by nvcc.

@@ -46,6 +46,16 @@ ncclRedOp_t op_of(ReduceOp op) {
   return ncclSum;
 }
 
+/// Returns true for averages that are computed like the host's: the sum, divided with one rounding.
+/// ncclAvg multiplies each input by the rounded 1/n instead, which is inexact and not offloaded to
+/// NVLink switches. It remains for integers, which NCCL divides after the sum, and for float16,
+/// whose sum may exceed its range.
+bool is_divided_sum(const Operation& operation) {
+  const DataType type = operation.input.type;
+  return operation.op == ReduceOp::average &&
+         (type == DataType::float32 || type == DataType::float64 || type == DataType::bfloat16);
+}
+
 Buffer part_of(Buffer whole, int rank, const DevicePlace& place) {
   const std::size_t elements = whole.elements / static_cast<std::size_t>(place.ranks);
   return whole.slice(static_cast<std::size_t>(rank) * elements, elements);
@@ -323,7 +333,8 @@ void DeviceCollectives::reduce(const Operation& operation, cudaStream_t stream,
   const Buffer& output = operation.output;
   const NcclCalls& calls = libraries_.nccl();
   const auto type = type_of(input.type);
-  const auto op = op_of(operation.op);
+  const bool is_divided = is_divided_sum(operation);
+  const auto op = is_divided ? ncclSum : op_of(operation.op);
   ncclResult_t result = ncclSuccess;
   if (operation.collective == Collective::all_reduce) {
     result = calls.all_reduce(input.data, output.data, input.elements, type, op,
@@ -336,6 +347,13 @@ void DeviceCollectives::reduce(const Operation& operation, cudaStream_t stream,
                                   communicator_->get(), stream);
   }
   communicator_->settle(result, to_string(operation.collective), watching);
+  const bool has_result =
+      operation.collective != Collective::reduce || operation.peer == place_.rank;
+  if (!is_divided || !has_result) return;
+  cuda::check(
+      *libraries_.cuda,
+      libraries_.kernels->divide(output.data, output.elements, output.type, place_.ranks, stream),
+      "dividing a sum of " + std::to_string(output.elements) + " elements");
 }
 
 /// gather, scatter and all_to_all: transfers all parts between ranks at once, and copies this

@@ -28,10 +28,15 @@ cudaError_t add(std::span<const Piece> pieces, DataType from, cudaStream_t strea
   return add_pieces(pieces, from, launch_on(stream));
 }
 
+cudaError_t divide(void* values, std::size_t elements, DataType type, double divisor,
+                   cudaStream_t stream) {
+  return divide_values(values, elements, type, divisor, launch_on(stream));
+}
+
 }  // namespace
 
 const KernelCalls& kernel_calls() {
-  static constexpr KernelCalls kCalls{.convert = convert, .add = add};
+  static constexpr KernelCalls kCalls{.convert = convert, .add = add, .divide = divide};
   return kCalls;
 }
 

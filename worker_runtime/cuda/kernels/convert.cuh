@@ -98,6 +98,19 @@ struct Scaled {
   }
 };
 
+/// Divides by an integer, with one rounding: a product with its inverse would round twice.
+template <typename T>
+struct Divided {
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  Wide divisor;
+
+  __device__ T operator()(T value) const {
+    T result;
+    round_to(static_cast<Wide>(widened(value)) / divisor, result);
+    return result;
+  }
+};
+
 /// Adds to the destination.
 template <typename From>
 struct Added {

@@ -95,6 +95,25 @@ cudaError_t add_pieces(std::span<const Piece> pieces, DataType from, const Launc
   return cudaErrorInvalidValue;
 }
 
+template <typename T, typename Launch>
+cudaError_t divide_each(const Piece& piece, double divisor, const Launch& launch) {
+  using Each = Divided<T>;
+  return convert_each<T, T>(std::span(&piece, 1),
+                            Each{.divisor = static_cast<typename Each::Wide>(divisor)}, launch);
+}
+
+/// Like KernelCalls::divide(); `launch` as for convert_pieces().
+template <typename Launch>
+cudaError_t divide_values(void* values, std::size_t elements, DataType type, double divisor,
+                          const Launch& launch) {
+  const Piece piece{values, values, elements};
+  if (type == DataType::float32) return divide_each<float>(piece, divisor, launch);
+  if (type == DataType::float64) return divide_each<double>(piece, divisor, launch);
+  if (type == DataType::float16) return divide_each<__half>(piece, divisor, launch);
+  if (type == DataType::bfloat16) return divide_each<__nv_bfloat16>(piece, divisor, launch);
+  return cudaErrorInvalidValue;
+}
+
 /// Like KernelCalls::convert(). `launch(kernel, batch, each)` runs the kernel with batch.tiles
 /// blocks of kConvertThreads threads.
 template <typename Launch>
