@@ -22,8 +22,9 @@
 
 namespace ddprun::test {
 
-/// All ranks use this device, which the ranks of real NCCL communicators cannot do.
-inline constexpr Device kDevice{.kind = Device::Kind::cuda, .index = 0};
+/// All ranks use this device, which the ranks of real NCCL communicators cannot do. It is not that
+/// of new threads.
+inline constexpr Device kDevice{.kind = Device::Kind::cuda, .index = 1};
 
 inline nccl::Libraries fake_libraries() {
   return {fake_nccl, &fake_cuda(), &emulated_kernels(), &emulated_exam()};
@@ -44,17 +45,22 @@ inline std::vector<ProcessGroup> device_ranks(
     std::unique_ptr<WatchfulBackend> watchful(dynamic_cast<WatchfulBackend*>(host.release()));
     backends.push_back(std::make_unique<nccl::NcclBackend>(
         std::move(watchful), table,
-        nccl::NcclBackend::Place{
-            .device = {
-                .rank = rank++, .ranks = ranks, .group = options.name, .log = options.log}}));
+        nccl::NcclBackend::Place{.device = {.rank = rank++,
+                                            .ranks = ranks,
+                                            .device = kDevice,
+                                            .group = options.name,
+                                            .log = options.log}}));
   }
   return create_in_process_groups(std::move(backends), options);
 }
 
-/// A stream of the fake.
+/// A stream of the fake. Sets the device of the thread.
 class Stream {
  public:
-  Stream() { fake_cuda().stream_create(&stream_, cudaStreamNonBlocking); }
+  Stream() {
+    fake_cuda().set_device(kDevice.index);
+    fake_cuda().stream_create(&stream_, cudaStreamNonBlocking);
+  }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream() { fake_cuda().stream_destroy(stream_); }
@@ -85,10 +91,12 @@ class CleanDevices {
     CHECK(fake_communicators() == 0);
     CHECK(fake_registered() == 0);
     CHECK(fake_misuses() == misuses_);
+    CHECK(fake_strays() == strays_);
   }
 
  private:
   const int misuses_ = fake_misuses();
+  const int strays_ = fake_strays();
 };
 
 /// Returns `data` as a buffer on a device.

@@ -22,6 +22,7 @@ namespace ddprun::test {
 namespace {
 
 std::atomic<int> objects = 0;
+std::atomic<int> strays = 0;
 thread_local int current_device = 0;
 
 /// State of a device, except for its streams.
@@ -64,6 +65,8 @@ class FakeStream {
   explicit FakeStream(int device) : device_(device), thread_([this] { run(); }) {}
   FakeStream(const FakeStream&) = delete;
   FakeStream& operator=(const FakeStream&) = delete;
+  int device() const { return device_; }
+
   /// Completes pending work first.
   ~FakeStream() {
     give(nullptr);
@@ -78,6 +81,7 @@ class FakeStream {
 
  private:
   void run() {
+    current_device = device_;
     while (true) {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return !works_.empty(); });
@@ -125,6 +129,7 @@ class Moment {
 
 /// Recorded in a capture or outside.
 struct FakeEvent {
+  int device = current_device;
   std::shared_ptr<Moment> moment;
   std::shared_ptr<CapturedMoment> captured;
 };
@@ -149,6 +154,7 @@ FakeEvent& event_of(cudaEvent_t event) {
 }
 
 cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
+  check_fake_device(event_of(event).device);
   event_of(event).captured = capture_record(stream);
   if (event_of(event).captured) return cudaSuccess;
   const auto moment = std::make_shared<Moment>();
@@ -158,12 +164,14 @@ cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t wait(cudaStream_t stream, cudaEvent_t event, unsigned int) {
+  check_fake_device(event_of(event).device);
   if (const auto done = capture_wait(stream, event_of(event).captured.get())) return *done;
   launch_on(stream, [moment = event_of(event).moment] { moment->wait(); });
   return cudaSuccess;
 }
 
 cudaError_t query(cudaEvent_t event) {
+  check_fake_device(event_of(event).device);
   if (const auto error = check_unsafe_call(); error != cudaSuccess) return error;
   if (const auto error = query_captured(event_of(event).captured.get()); error != cudaSuccess)
     return error;
@@ -217,6 +225,7 @@ cudaError_t make_stream(cudaStream_t* stream, unsigned int flags) {
 }
 
 cudaError_t destroy_stream(cudaStream_t stream) {
+  check_fake_device(stream_of(stream).device());
   forget_stream(stream);
   {
     const std::lock_guard lock(streams().mutex);
@@ -227,16 +236,15 @@ cudaError_t destroy_stream(cudaStream_t stream) {
   return cudaSuccess;
 }
 
-template <typename Object, typename Handle>
-cudaError_t make(Handle* handle, unsigned int) {
-  *handle = reinterpret_cast<Handle>(new Object);
+cudaError_t make_event(cudaEvent_t* event, unsigned int) {
+  *event = reinterpret_cast<cudaEvent_t>(new FakeEvent);
   ++objects;
   return cudaSuccess;
 }
 
-template <typename Object, typename Handle>
-cudaError_t destroy(Handle handle) {
-  delete reinterpret_cast<Object*>(handle);
+cudaError_t destroy_event(cudaEvent_t event) {
+  check_fake_device(event_of(event).device);
+  delete &event_of(event);
   --objects;
   return cudaSuccess;
 }
@@ -255,7 +263,7 @@ cudaError_t fake_free(void* memory) {
   if (memory != nullptr) --objects;
   for (int index = 0; index < kFakeDevices; ++index) {
     const std::lock_guard lock(device_of(index).mutex);
-    device_of(index).memory.erase(memory);
+    if (device_of(index).memory.erase(memory) != 0) check_fake_device(index);
   }
   std::free(memory);
   return cudaSuccess;
@@ -279,8 +287,8 @@ const cuda::CudaCalls& fake_cuda() {
       .stream_create = make_stream,
       .stream_destroy = destroy_stream,
       .stream_wait_event = wait,
-      .event_create = make<FakeEvent, cudaEvent_t>,
-      .event_destroy = destroy<FakeEvent, cudaEvent_t>,
+      .event_create = make_event,
+      .event_destroy = destroy_event,
       .event_record = record,
       .event_query = query,
       .allocate = fake_allocate,
@@ -332,9 +340,22 @@ int fake_cuda_objects() {
   return objects;
 }
 
+int fake_device() {
+  return current_device;
+}
+
+void check_fake_device(int device) {
+  if (current_device != device) ++strays;
+}
+
+int fake_strays() {
+  return strays;
+}
+
 void launch_on(cudaStream_t stream, std::function<void()> work) {
   // Tests never use the default stream.
   if (stream == nullptr) return work();
+  check_fake_device(stream_of(stream).device());
   if (capture_work(stream, work)) return;
   stream_of(stream).give(std::move(work));
 }

@@ -36,6 +36,16 @@ inline constexpr int kFakeSlowness = 5;
 /// Number of streams, events and memory blocks that have not been freed.
 int fake_cuda_objects();
 
+/// Number of calls of CUDA and NCCL by threads whose current device was not that of the object.
+/// Such a call initialises CUDA on a device of other ranks, or fails.
+int fake_strays();
+
+/// The current device of the thread.
+int fake_device();
+
+/// Counts a stray unless the thread's current device is `device`.
+void check_fake_device(int device);
+
 /// Runs `work` on `stream` of the fake in order, like a CUDA kernel.
 void launch_on(cudaStream_t stream, std::function<void()> work);
 

@@ -26,10 +26,12 @@ namespace {
 
 std::atomic<int> communicators = 0;
 std::atomic<int> aborted = 0;
+std::atomic<int> reported = 0;
 
 /// State of one rank. Works on its stream hold it, too.
 struct FakeComm {
   int rank = 0;
+  int device = fake_device();
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<ProcessGroup> group;  ///< once all have arrived
@@ -59,7 +61,9 @@ struct FakeComm {
 using Comm = std::shared_ptr<FakeComm>;
 
 Comm& comm_of(ncclComm_t comm) {
-  return *reinterpret_cast<Comm*>(comm);
+  Comm& own = *reinterpret_cast<Comm*>(comm);
+  check_fake_device(own->device);
+  return own;
 }
 
 /// The ranks that have arrived at each unique id.
@@ -313,6 +317,10 @@ const nccl::NcclCalls& fake_nccl() {
       .comm_get_async_error =
           [](ncclComm_t comm, ncclResult_t* error) {
             *error = comm_of(comm)->state;
+            if (*error != ncclSuccess && *error != ncclInProgress) {
+              ++reported;
+              reported.notify_all();
+            }
             return ncclSuccess;
           },
       .comm_finalize = [](ncclComm_t) { return ncclSuccess; },
@@ -391,6 +399,10 @@ NcclFaults& nccl_faults() {
 
 int fake_aborts() {
   return aborted;
+}
+
+const std::atomic<int>& fake_reported_errors() {
+  return reported;
 }
 
 int fake_communicators() {

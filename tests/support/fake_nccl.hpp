@@ -43,6 +43,9 @@ NcclFaults& nccl_faults();
 /// Number of communicators that were aborted rather than destroyed.
 int fake_aborts();
 
+/// Number of errors of communicators that were reported.
+const std::atomic<int>& fake_reported_errors();
+
 /// Number of communicators that were neither destroyed nor aborted.
 int fake_communicators();
 

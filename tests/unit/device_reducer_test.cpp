@@ -347,23 +347,23 @@ TEST_SUITE("gradient reducer on a device") {
       mixed.parameters[1].values.device = {};
       CHECK(refusal_of(mixed.parameters) ==
             "GradientReducer: parameter \"p1\" is in the memory of the CPU, the first one on CUDA "
-            "device 0");
+            "device 1");
       DeviceModel elsewhere;
-      for (auto& parameter : elsewhere.parameters) parameter.values.device.index = 1;
+      for (auto& parameter : elsewhere.parameters) parameter.values.device.index = 0;
       CHECK(refusal_of(elsewhere.parameters) ==
-            "GradientReducer: parameter \"p0\" is on CUDA device 1, and the group's backend "
-            "reaches device 0");
+            "GradientReducer: parameter \"p0\" is on CUDA device 0, and the group's backend "
+            "reaches device 1");
       DeviceModel with_own;
       std::vector<float> own(3);
       with_own.parameters[0].gradient = as_buffer(own.data(), own.size());
       CHECK(refusal_of(with_own.parameters) ==
             "GradientReducer: the gradient of parameter \"p0\" is in the memory of the CPU, its "
-            "values on CUDA device 0");
+            "values on CUDA device 1");
     });
     run_ranks(1, [](ProcessGroup& group) {
       DeviceModel model;
       CHECK(what_of([&] { const GradientReducer reducer(group, model.parameters); }) ==
-            "GradientReducer: parameter \"p0\" is on CUDA device 0, and the group's backend "
+            "GradientReducer: parameter \"p0\" is on CUDA device 1, and the group's backend "
             "reaches none");
     });
   }

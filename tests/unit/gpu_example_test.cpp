@@ -71,7 +71,7 @@ TEST_SUITE("GPU example") {
                                     last[0] = floats(weights)[weights.elements - 1];
                                   });
                                 }};
-      train(group, 0, stream.get(), kernels);
+      train(group, ddprun::test::kDevice.index, stream.get(), kernels);
       ddprun::test::fake_cuda().stream_synchronize(stream.get());
       CHECK(last[0] == -20);
     });

@@ -140,8 +140,8 @@ TEST_SUITE("nccl backend") {
     const CleanDevices clean;
     run_ranks(device_ranks(1), [](ProcessGroup& group) {
       CHECK_THROWS_WITH_AS(
-          group.allocate(1, {.kind = Device::Kind::cuda, .index = 1}),
-          "process group \"default\": memory on CUDA device 1; this rank uses device 0", Error);
+          group.allocate(1, {.kind = Device::Kind::cuda, .index = 0}),
+          "process group \"default\": memory on CUDA device 0; this rank uses device 1", Error);
       CHECK(group.allocate(0, kDevice) != nullptr);
     });
   }
@@ -175,9 +175,9 @@ TEST_SUITE("nccl backend") {
     const CleanDevices clean;
     run_ranks(device_ranks(2), [](ProcessGroup& group) {
       std::vector<float> values(10);
-      const Device other{.kind = Device::Kind::cuda, .index = 1};
+      const Device other{.kind = Device::Kind::cuda, .index = 0};
       CHECK_THROWS_WITH_AS(group.all_reduce(on_device(values, other)).wait(),
-                           "all_reduce: input is on CUDA device 1; this rank uses device 0 "
+                           "all_reduce: input is on CUDA device 0; this rank uses device 1 "
                            "(index LOCAL_RANK in CUDA_VISIBLE_DEVICES)",
                            Error);
     });
@@ -210,7 +210,7 @@ TEST_SUITE("nccl backend") {
       std::vector<float> values(10);
       CHECK_THROWS_WITH_AS(
           group.all_reduce(on_device(values)).wait(),
-          "all_reduce: input is on CUDA device 0; this backend supports only host memory", Error);
+          "all_reduce: input is on CUDA device 1; this backend supports only host memory", Error);
     });
   }
 }

@@ -191,6 +191,37 @@ TEST_SUITE("nccl failure") {
     }
   }
 
+  TEST_CASE("nccl failure: the rank is named although NCCL detects its death first") {
+    const CleanDevices clean;
+    nccl_faults().collective = ncclRemoteError;
+    const int reported = fake_reported_errors();
+    run_ranks(device_ranks(2), [&](ProcessGroup& group) {
+      if (group.rank() == 0) {
+        std::vector<float> values(100, 1);
+        const auto work = group.all_reduce(on_device(values));
+        fake_reported_errors().wait(reported);
+        return group.abort("this rank dies");
+      }
+      const auto failure = failure_of_all_reduce(group);
+      CHECK(begins_with(failure, "PeerFailed(0): "));
+      CHECK(contains(failure, "this rank dies"));
+    });
+  }
+
+  TEST_CASE("nccl failure: a failure is published before NCCL has ended its kernels") {
+    const CleanDevices clean;
+    std::latch have_met(2);
+    run_ranks(device_ranks(2), [&](ProcessGroup& group) {
+      std::vector<float> values(100, 1);
+      group.all_reduce(on_device(values)).wait();
+      nccl_faults().hangs_in_revoke = true;
+      have_met.arrive_and_wait();
+      if (group.rank() == 1) return group.abort("asked to");
+      CHECK(begins_with(failure_of_all_reduce(group), "PeerFailed(1): "));
+      nccl_faults().take_back();
+    });
+  }
+
   TEST_CASE("nccl failure: a failure to create the unique id is reported to all ranks") {
     const CleanDevices clean;
     nccl_faults().unique_id = ncclSystemError;
@@ -247,15 +278,15 @@ TEST_SUITE("nccl failure") {
     static nccl::Libraries impatient = fake_libraries();
     impatient.driver_timeout = 1s;
     static const auto table = nccl::make_device_table(impatient);
-    cuda_faults().closed = 0;
+    cuda_faults().closed = kDevice.index;
     module::Failure failure;
-    CHECK(table.memory.create(table.libraries, 0, failure) == nullptr);
+    CHECK(table.memory.create(table.libraries, kDevice.index, failure) == nullptr);
     CHECK(begins_with(failure.text,
-                      "CUDA device 0: initialising CUDA: its driver has not answered "
+                      "CUDA device 1: initialising CUDA: its driver has not answered "
                       "after "));
     CHECK(failure.code == Errc::timeout);
     run_ranks(device_ranks(2, {}, table), [](ProcessGroup& group) {
-      CHECK(begins_with(failure_of_all_reduce(group), "timeout: CUDA device 0: initialising CUDA"));
+      CHECK(begins_with(failure_of_all_reduce(group), "timeout: CUDA device 1: initialising CUDA"));
     });
     cuda_faults().take_back();
     nccl_faults().hangs_in_id = true;

@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +55,15 @@ class OnDevice {
   int before_ = 0;
   bool is_changed_ = false;
 };
+
+/// Like OnDevice, but ignores errors: a device that has failed cannot be set.
+inline std::optional<OnDevice> try_on_device(const CudaCalls& calls, int device) noexcept {
+  try {
+    return std::optional<OnDevice>(std::in_place, calls, device);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
 
 /// Returns an identifier, unique in the process, of the capture of `stream`; 0 if none. Throws
 /// Error{Errc::usage} if the capture has failed, or if `stream` is the default stream and a stream

@@ -275,7 +275,7 @@ TEST_SUITE("compute on CUDA") {
         device->run(Gelu{.input = wide.buffer, .output = wide.buffer, .elements = 1000}),
         "GELU: input has 387 elements, 1000 are needed", Error);
     CHECK_THROWS_WITH_AS(device->allocate(std::size_t{1} << 62U, DataType::float32),
-                         "no memory on CUDA device 0 for 4611686018427387904 elements of type "
+                         "no memory on CUDA device 1 for 4611686018427387904 elements of type "
                          "float32: an error of the fake",
                          Error);
     std::vector<float> two(2);

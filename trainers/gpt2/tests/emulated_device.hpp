@@ -11,7 +11,8 @@ namespace ddprun::test {
 
 const trainer::cuda::Calls& emulated_calls();
 
-inline std::unique_ptr<trainer::Compute> make_emulated_compute(int index = 0) {
+/// By default on the device of device_ranks().
+inline std::unique_ptr<trainer::Compute> make_emulated_compute(int index = 1) {
   return trainer::cuda::make_compute(emulated_calls(), index);
 }
 

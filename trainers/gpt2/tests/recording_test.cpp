@@ -149,7 +149,7 @@ TEST_SUITE("recordings") {
           "work on the CUDA device: an error of the fake");
     CHECK(refusal(*device, [&] {
             device->allocate(1, DataType::float32);
-          }).starts_with("no memory on CUDA device 0"));
+          }).starts_with("no memory on CUDA device 1"));
     // Each failure has ended its capture, which must not be used as a graph.
     CHECK(fake_capture_failures() == failures + 2);
     CHECK_THROWS_AS(device->record([] { throw std::runtime_error("the program's own"); }),

@@ -16,13 +16,13 @@ void Communicator::connect(const ncclUniqueId& id, int rank, int ranks, const Wa
   config.blocking = 0;
   const std::string what = "process group \"" + name_ + "\": meeting the other ranks over NCCL";
   const auto turn = take_turn();
-  settle(calls_().comm_init_rank_config(&comm_, ranks, id, rank, &config), what, watch);
+  settle(calls().comm_init_rank_config(&comm_, ranks, id, rank, &config), what, watch);
   has_met_ = true;
 }
 
 void Communicator::settle(ncclResult_t result, const std::string& what, const Watch& watch) {
   const auto has_begun = [&] {
-    if (result == ncclInProgress && calls_().comm_get_async_error(comm_, &result) != ncclSuccess)
+    if (result == ncclInProgress && calls().comm_get_async_error(comm_, &result) != ncclSuccess)
       result = ncclInternalError;
     return result != ncclInProgress;
   };
@@ -33,14 +33,14 @@ void Communicator::settle(ncclResult_t result, const std::string& what, const Wa
 
 void Communicator::check(const std::function<std::string()>& what) {
   ncclResult_t error = ncclSuccess;
-  const ncclResult_t status = calls_().comm_get_async_error(comm_, &error);
+  const ncclResult_t status = calls().comm_get_async_error(comm_, &error);
   if (status != ncclSuccess) fail(status, what());
   if (error != ncclSuccess && error != ncclInProgress) fail(error, what());
 }
 
 void Communicator::fail(ncclResult_t result, const std::string& what) {
-  std::string text = what + ": " + calls_().get_error_string(result);
-  const char* last = calls_().get_last_error(comm_);
+  std::string text = what + ": " + calls().get_error_string(result);
+  const char* last = calls().get_last_error(comm_);
   if (last != nullptr && *last != '\0') text += " (" + std::string(last) + ")";
   // NCCL reports a broken connection without the rank.
   if (result == ncclRemoteError) throw PeerFailed(-1, text);
@@ -50,13 +50,13 @@ void Communicator::fail(ncclResult_t result, const std::string& what) {
 void Communicator::finish() noexcept {
   if (comm_ == nullptr) return;
   const auto turn = take_turn();
-  end(finalize() ? calls_().comm_destroy : calls_().comm_abort, kEndTimeout);
+  end(finalize() ? calls().comm_destroy : calls().comm_abort, kEndTimeout);
 }
 
 bool Communicator::finalize() noexcept {
-  ncclResult_t state = calls_().comm_finalize(comm_);
+  ncclResult_t state = calls().comm_finalize(comm_);
   const auto is_final = [&] {
-    if (state == ncclInProgress && calls_().comm_get_async_error(comm_, &state) != ncclSuccess)
+    if (state == ncclInProgress && calls().comm_get_async_error(comm_, &state) != ncclSuccess)
       state = ncclInternalError;
     return state != ncclInProgress;
   };
@@ -68,7 +68,7 @@ bool Communicator::finalize() noexcept {
 void Communicator::abort() noexcept {
   if (comm_ == nullptr) return;
   const auto turn = take_turn();
-  end(revoke() ? calls_().comm_destroy : calls_().comm_abort,
+  end(revoke() ? calls().comm_destroy : calls().comm_abort,
       is_captured_ ? Deadline::Duration(kCapturedEnd) : kEndTimeout);
 }
 
@@ -77,9 +77,9 @@ void* Communicator::register_memory(void* memory, std::size_t bytes) {
   const auto turn = take_turn();
   if (comm_ == nullptr || !has_met_) throw Error(Errc::nccl, what + ": no communicator");
   void* handle = nullptr;
-  const ncclResult_t result = calls_().comm_register(comm_, memory, bytes, &handle);
+  const ncclResult_t result = calls().comm_register(comm_, memory, bytes, &handle);
   if (result != ncclSuccess)
-    throw Error(Errc::nccl, what + ": " + calls_().get_error_string(result));
+    throw Error(Errc::nccl, what + ": " + calls().get_error_string(result));
   // NCCL reports that it was aborted.
   if (handle == nullptr)
     throw Error(Errc::nccl, what + ": not done (NCCL_LOCAL_REGISTER may forbid it)");
@@ -88,23 +88,23 @@ void* Communicator::register_memory(void* memory, std::size_t bytes) {
 
 void Communicator::deregister(void* handle) noexcept {
   const auto turn = take_turn();
-  if (comm_ != nullptr) calls_().comm_deregister(comm_, handle);
+  if (comm_ != nullptr) calls().comm_deregister(comm_, handle);
 }
 
 /// Returns true if no operation is in progress. Calls must have returned in any case, since an
 /// abort frees the communicator that they use.
 bool Communicator::revoke() noexcept {
-  const NcclCalls& calls = calls_();
-  if (calls.comm_revoke == nullptr || !has_met_ || is_captured_) return false;
+  const NcclCalls& nccl = calls();
+  if (nccl.comm_revoke == nullptr || !has_met_ || is_captured_) return false;
   ncclResult_t state = run_limited(
-      [&calls, comm = comm_] {
+      [&nccl, comm = comm_] {
         constexpr int kDefault = 0;
-        return calls.comm_revoke(comm, kDefault);
+        return nccl.comm_revoke(comm, kDefault);
       },
       kEndTimeout);
   const auto is_quiet = [&] {
     if (state == ncclSuccess || state == ncclInProgress) {
-      if (calls.comm_get_async_error(comm_, &state) != ncclSuccess) state = ncclInternalError;
+      if (nccl.comm_get_async_error(comm_, &state) != ncclSuccess) state = ncclInternalError;
     }
     return state != ncclInProgress;
   };
@@ -120,7 +120,11 @@ void Communicator::end(ncclResult_t (*function)(ncclComm_t), Deadline::Duration 
 /// unless graphs may exist: then the thread is detached until they are destroyed.
 ncclResult_t Communicator::run_limited(const std::function<ncclResult_t()>& call,
                                        Deadline::Duration limit) noexcept {
-  std::packaged_task<ncclResult_t()> task(call);
+  std::packaged_task<ncclResult_t()> task([call, &cuda = *libraries_.cuda, device = device_] {
+    // NCCL would initialise CUDA on device 0, that of new threads.
+    const auto home = cuda::try_on_device(cuda, device);
+    return call();
+  });
   auto result = task.get_future();
   std::thread thread(std::move(task));
   const bool is_back = result.wait_for(limit) == std::future_status::ready;

@@ -2,7 +2,7 @@
 // cannot be aborted. This class waits for their completion.
 #pragma once
 
-#include "worker_runtime/backends/nccl/nccl_calls.hpp"
+#include "worker_runtime/backends/nccl/libraries.hpp"
 #include "worker_runtime/backends/nccl/watch.hpp"
 
 #include <cstddef>
@@ -20,12 +20,13 @@ inline constexpr std::chrono::milliseconds kCapturedEnd{100};
 /// Time limit for running collectives to end after a revocation.
 inline constexpr std::chrono::seconds kRevokeTimeout{1};
 
-/// One thread at a time, except for registered memory.
+/// One thread at a time, except for registered memory. The device must be that of the calling
+/// thread.
 class Communicator {
  public:
-  /// `calls`: loads NCCL on first use; `name`: name of the group.
-  Communicator(const NcclCalls& (*calls)(), std::string name)
-      : calls_(calls), name_(std::move(name)) {}
+  /// Loads NCCL on first use. `name`: name of the group.
+  Communicator(const Libraries& libraries, int device, std::string name)
+      : libraries_(libraries), device_(device), name_(std::move(name)) {}
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator() { abort(); }
@@ -77,7 +78,10 @@ class Communicator {
   ncclResult_t run_limited(const std::function<ncclResult_t()>& call,
                            Deadline::Duration limit) noexcept;
 
-  const NcclCalls& (*const calls_)();
+  const NcclCalls& calls() const { return libraries_.nccl(); }
+
+  const Libraries libraries_;
+  const int device_;
   const std::string name_;
   ncclComm_t comm_ = nullptr;
   bool has_met_ = false;      ///< all ranks are connected

@@ -1,7 +1,9 @@
 #include "worker_runtime/backends/nccl/device_collectives.hpp"
 
 #include <ddprun/error.hpp>
+#include <ddprun/peer_failed.hpp>
 
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -9,6 +11,9 @@
 namespace ddprun::nccl {
 
 namespace {
+
+/// Time for the group to detect the death that NCCL has detected.
+constexpr std::chrono::seconds kRankTimeout{1};
 
 ncclDataType_t type_of(DataType type) {
   switch (type) {
@@ -96,11 +101,33 @@ DeviceCollectives::DeviceCollectives(const Libraries& libraries, DevicePlace pla
       captured_(*libraries.cuda, place_.device),
       events_(*libraries.cuda),
       scratch_(*libraries.cuda),
-      communicator_(std::make_shared<Communicator>(libraries.nccl, place_.group)) {}
+      communicator_(std::make_shared<Communicator>(libraries, place_.device, place_.group)) {}
+
+DeviceCollectives::~DeviceCollectives() {
+  if (ending_.joinable()) {
+    ending_.join();
+  } else {
+    communicator_->abort();
+  }
+}
+
+void DeviceCollectives::destroy(DeviceCollectives* collectives) noexcept {
+  const auto home = cuda::try_on_device(*collectives->libraries_.cuda, collectives->place_.device);
+  delete collectives;
+}
 
 void DeviceCollectives::connect(const ncclUniqueId& id, Deadline deadline) {
   const auto home = here();
   communicator_->connect(id, place_.rank, place_.ranks, watch_until(deadline));
+}
+
+std::unique_ptr<RegisteredMemory> DeviceCollectives::allocate(std::size_t bytes) {
+  {
+    // After a failure the communicator exists until NCCL has ended it.
+    const std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+  }
+  return RegisteredMemory::make(libraries_, place_.device, communicator_, bytes);
 }
 
 void* DeviceCollectives::mark(void* stream) {
@@ -124,8 +151,7 @@ void DeviceCollectives::launch(const Operation& operation, Deadline deadline) {
     const std::lock_guard lock(mutex_);
     flights_.push_back({operation, limit, &mark, &end});
   } catch (...) {
-    give_up();
-    throw;
+    fail();
   }
 }
 
@@ -142,8 +168,7 @@ std::uint64_t DeviceCollectives::ended() {
     }
     if (!flights_.empty()) check_first();
   } catch (...) {
-    give_up();
-    throw;
+    fail();
   }
   return ended_;
 }
@@ -176,8 +201,7 @@ std::uint64_t DeviceCollectives::capture(const Operation& operation, void* strea
     start(operation, captured_.stream(), watch_until(deadline));
     return captured_.end();
   } catch (...) {
-    give_up();
-    throw;
+    fail();
   }
 }
 
@@ -199,8 +223,7 @@ void DeviceCollectives::watch() {
       communicator_->check([] { return std::string("a graph with collectives of the group"); });
     look();
   } catch (...) {
-    give_up();
-    throw;
+    fail();
   }
 }
 
@@ -217,17 +240,47 @@ void DeviceCollectives::check_first() {
     throw Error(Errc::timeout, what() + ": not done on the device " + first.deadline->describe());
 }
 
-/// Ends the kernels of collectives that would otherwise occupy the device forever and access the
-/// caller's memory.
-void DeviceCollectives::give_up() noexcept {
+/// Throws the current exception, from now on also from other calls, and starts to end the kernels
+/// of collectives, which would otherwise occupy the device forever and access the caller's memory.
+void DeviceCollectives::fail() {
+  const auto failure = with_rank(std::current_exception());
   {
     const std::lock_guard lock(mutex_);
-    failure_ = std::current_exception();
+    failure_ = failure;
   }
-  communicator_->abort();
-  drain();
-  const std::lock_guard lock(mutex_);
-  flights_.clear();
+  // NCCL ends kernels at once, but its own threads after up to half a second.
+  ending_ = std::thread([this] {
+    const auto home = cuda::try_on_device(*libraries_.cuda, place_.device);
+    communicator_->abort();
+    drain();
+    const std::lock_guard lock(mutex_);
+    flights_.clear();
+  });
+  std::rethrow_exception(failure);
+}
+
+/// Returns the group's failure instead of NCCL's, which does not name the rank. The group may
+/// detect the death of a rank slightly later.
+std::exception_ptr DeviceCollectives::with_rank(const std::exception_ptr& failure) noexcept {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const PeerFailed& peer) {
+    if (peer.rank() >= 0) return failure;
+  } catch (...) {
+    return failure;
+  }
+  try {
+    nccl::await([] { return false; }, watch_until(Deadline::after(kRankTimeout)));
+  } catch (...) {
+    return std::current_exception();
+  }
+  return failure;
+}
+
+void DeviceCollectives::finish() noexcept {
+  if (ending_.joinable()) return;
+  const auto home = cuda::try_on_device(*libraries_.cuda, place_.device);
+  communicator_->finish();
 }
 
 void DeviceCollectives::hold(void* stream, std::uint64_t launches) {

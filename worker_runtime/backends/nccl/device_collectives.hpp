@@ -18,6 +18,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 namespace ddprun::nccl {
 
@@ -33,7 +34,11 @@ class DeviceCollectives {
   /// `look` throws if the group has failed; it is called during waits. Blocks while CUDA
   /// initialises the device.
   DeviceCollectives(const Libraries& libraries, DevicePlace place, std::function<void()> look);
-  ~DeviceCollectives() { communicator_->abort(); }
+  DeviceCollectives(const DeviceCollectives&) = delete;
+  DeviceCollectives& operator=(const DeviceCollectives&) = delete;
+  ~DeviceCollectives();
+  /// Deletes it, with the device set that its members belong to.
+  static void destroy(DeviceCollectives* collectives) noexcept;
 
   // Any thread:
 
@@ -49,9 +54,7 @@ class DeviceCollectives {
   void await(void* mark, Deadline deadline);
   /// Like RegisteredMemory::make(), after all ranks have connected. The result may outlive this
   /// object.
-  std::unique_ptr<RegisteredMemory> allocate(std::size_t bytes) {
-    return RegisteredMemory::make(libraries_, place_.device, communicator_, bytes);
-  }
+  std::unique_ptr<RegisteredMemory> allocate(std::size_t bytes);
   /// Makes pending collectives fail.
   void abort(const std::string& reason) noexcept;
 
@@ -66,7 +69,7 @@ class DeviceCollectives {
   void watch();
 
   /// Ends after the last collective, on all ranks.
-  void finish() noexcept { communicator_->finish(); }
+  void finish() noexcept;
 
  private:
   /// A launched collective.
@@ -85,7 +88,8 @@ class DeviceCollectives {
   void copy_on_device(const void* from, void* to, std::size_t bytes, cudaStream_t stream);
   void require_capturable(const Operation& operation, std::uint64_t capture) const;
   void check_first();
-  void give_up() noexcept;
+  [[noreturn]] void fail();
+  std::exception_ptr with_rank(const std::exception_ptr& failure) noexcept;
   void await_flights(const Watch& watch);
   void drain() noexcept;
   Watch watch_until(Deadline deadline);
@@ -102,6 +106,7 @@ class DeviceCollectives {
   Alarm alarm_;                                       ///< signalled by an abort
   std::mutex mutex_;                                  ///< guards the members below
   std::exception_ptr failure_;  ///< set only by the thread that runs operations
+  std::thread ending_;          ///< ends the communicator after a failure
   std::deque<Flight> flights_;
   std::uint64_t ended_ = 0;
   std::string abort_reason_;

@@ -248,7 +248,8 @@ DeviceTable make_device_table(const Libraries& libraries) {
       .finish = [](void* collectives) noexcept { object_of(collectives).finish(); },
       .abort = [](void* collectives,
                   const char* reason) noexcept { object_of(collectives).abort(reason); },
-      .destroy = [](void* collectives) noexcept { delete &object_of(collectives); },
+      .destroy =
+          [](void* collectives) noexcept { DeviceCollectives::destroy(&object_of(collectives)); },
       .memory = make_memory_table(),
       .registered = make_registered_table(),
   };
