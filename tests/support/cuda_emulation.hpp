@@ -85,9 +85,9 @@ void free_fibers();
 template <typename... Parameters, typename... Arguments>
 void run_kernel(const KernelShape& shape, void (*kernel)(Parameters...),
                 const Arguments&... arguments) {
-  // Limit of devices before CUDA 12.1.
-  static_assert((sizeof(Parameters) + ... + 0) <= 4096, "parameters of a kernel: at most 4 KiB");
+  constexpr std::size_t kMost = CUDART_VERSION >= 12010 ? 32764 : 4096;
   const std::tuple<Parameters...> values(arguments...);
+  static_assert(sizeof values <= kMost, "too many parameters of a kernel");
   run_grid(shape, [&] { std::apply(kernel, values); });
 }
 

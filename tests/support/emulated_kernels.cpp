@@ -12,7 +12,7 @@ namespace ddprun::test {
 namespace {
 
 auto run_on(cudaStream_t stream) {
-  return [stream](auto* kernel, const cuda::ConvertBatch& batch, const auto& each) {
+  return [stream](auto* kernel, const auto& batch, const auto& each) {
     launch_on(stream, [=] {
       run_kernel({.grid = {batch.tiles, 1, 1}, .block = {cuda::kConvertThreads, 1, 1}}, kernel,
                  batch, each);

@@ -200,7 +200,7 @@ TEST_SUITE("convert kernel") {
   }
 
   TEST_CASE("convert kernel: many pieces are converted in several launches") {
-    constexpr std::size_t kPieces = 300;  // three launches
+    constexpr std::size_t kPieces = 1700;  // three launches
     const auto values = some_values(kPieces * 40);
     std::vector<std::uint16_t> flat(values.size() + 1, 0x5a5a);
     std::vector<std::vector<float>> apart;
@@ -225,6 +225,36 @@ TEST_SUITE("convert kernel") {
     REQUIRE(convert({{values.data(), values.data(), values.size()}}, DataType::float32,
                     DataType::float32, 0.1) == cudaSuccess);
     for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(values[i] == before[i] * 0.1F);
+  }
+
+  TEST_CASE("convert kernel: values are divided with one rounding") {
+    const auto divide = [](void* values, std::size_t elements, DataType type, double divisor) {
+      const cuda::Stream stream(test::fake_cuda(), 0);
+      const auto error =
+          test::emulated_kernels().divide(values, elements, type, divisor, stream.get());
+      test::fake_cuda().stream_synchronize(stream.get());
+      return error;
+    };
+    for (const int divisor : {3, 7, 49}) {
+      CAPTURE(divisor);
+      const auto before = some_values(5003);
+      auto floats = before;
+      std::vector<double> doubles(before.begin(), before.end());
+      std::vector<std::uint16_t> halves;
+      halves.reserve(before.size());
+      for (const float value : before) halves.push_back(Halves::to_bfloat16(value));
+      REQUIRE(divide(floats.data(), floats.size(), DataType::float32, divisor) == cudaSuccess);
+      REQUIRE(divide(doubles.data(), doubles.size(), DataType::float64, divisor) == cudaSuccess);
+      REQUIRE(divide(halves.data(), halves.size(), DataType::bfloat16, divisor) == cudaSuccess);
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        REQUIRE(floats[i] == before[i] / static_cast<float>(divisor));
+        REQUIRE(doubles[i] == static_cast<double>(before[i]) / divisor);
+        const float half = Halves::from_bfloat16(Halves::to_bfloat16(before[i]));
+        REQUIRE(halves[i] == Halves::to_bfloat16(half / static_cast<float>(divisor)));
+      }
+    }
+    std::vector<std::int64_t> integers(10);
+    CHECK(divide(integers.data(), 10, DataType::int64, 3) == cudaErrorInvalidValue);
   }
 
   TEST_CASE("convert kernel: integers are neither scaled nor cast") {

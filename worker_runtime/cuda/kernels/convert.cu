@@ -10,7 +10,7 @@ namespace ddprun::cuda {
 namespace {
 
 auto launch_on(cudaStream_t stream) {
-  return [stream](auto* kernel, const ConvertBatch& batch, const auto& each) {
+  return [stream](auto* kernel, const auto& batch, const auto& each) {
     cudaLaunchConfig_t shape{};
     shape.gridDim = dim3(batch.tiles);
     shape.blockDim = dim3(kConvertThreads);

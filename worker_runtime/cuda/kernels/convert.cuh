@@ -20,8 +20,11 @@ inline constexpr unsigned kConvertThreads = 256;
 /// Vectors that a thread loads before it stores. 1024 threads of a multiprocessor then have 64 KiB
 /// in flight; an H200 needs about 30 (4.8 TB/s for 0.8 us, over 132 multiprocessors).
 inline constexpr unsigned kVectorsInFlight = 4;
-/// Fits into the 4 KiB of kernel parameters that all devices and toolkits support.
-inline constexpr std::size_t kPiecesPerLaunch = 120;
+/// Fits into the 4 KiB of kernel parameters that all toolkits support.
+inline constexpr std::size_t kFewPieces = 120;
+/// Largest number of pieces of a launch; fits into the parameters that the toolkit supports, 32 KiB
+/// since 12.1.
+inline constexpr std::size_t kManyPieces = CUDART_VERSION >= 12010 ? 800 : kFewPieces;
 
 /// Elements of a vector: 16 bytes of the wider type.
 template <typename From, typename To>
@@ -37,8 +40,9 @@ struct ConvertPiece {
   std::uint16_t aligned;  ///< can be moved by vectors
 };
 
+template <std::size_t kMost>
 struct ConvertBatch {
-  ConvertPiece pieces[kPiecesPerLaunch];
+  ConvertPiece pieces[kMost];
   unsigned count;
   unsigned tiles;
 };
@@ -182,7 +186,8 @@ __device__ void convert_tile(const ConvertPiece& piece, std::size_t tile, const 
   convert_units<1>(from, to, piece.head + vectors * kWidth, piece.elements, each);
 }
 
-inline __device__ unsigned piece_of(const ConvertBatch& batch, unsigned tile) {
+template <std::size_t kMost>
+__device__ unsigned piece_of(const ConvertBatch<kMost>& batch, unsigned tile) {
   unsigned first = 0;
   for (unsigned end = batch.count; end - first > 1;) {
     const unsigned middle = (first + end) / 2;
@@ -192,9 +197,9 @@ inline __device__ unsigned piece_of(const ConvertBatch& batch, unsigned tile) {
 }
 
 /// One block per tile; blocks are scheduled as resources become free.
-template <typename From, typename To, typename Each>
+template <typename From, typename To, typename Each, std::size_t kMost>
 __global__ void __launch_bounds__(kConvertThreads)
-    convert_kernel(const __grid_constant__ ConvertBatch batch, const Each each) {
+    convert_kernel(const __grid_constant__ ConvertBatch<kMost> batch, const Each each) {
   const ConvertPiece& piece = batch.pieces[piece_of(batch, blockIdx.x)];
   convert_tile<From, To>(piece, blockIdx.x - piece.first_tile, each);
 }

@@ -36,13 +36,14 @@ unsigned tiles_of(const ConvertPiece& piece) {
   return static_cast<unsigned>(std::max<std::size_t>(tiles, 1));
 }
 
-template <typename From, typename To, typename Each, typename Launch>
-cudaError_t convert_each(std::span<const Piece> pieces, const Each& each, const Launch& launch) {
-  ConvertBatch batch{};
+template <typename From, typename To, std::size_t kMost, typename Each, typename Launch>
+cudaError_t convert_batches(std::span<const Piece> pieces, const Each& each, const Launch& launch) {
+  const auto kernel = convert_kernel<From, To, Each, kMost>;
+  ConvertBatch<kMost> batch{};
   for (const Piece& piece : pieces) {
     if (piece.elements == 0) continue;
-    if (batch.count == kPiecesPerLaunch) {
-      const cudaError_t error = launch(convert_kernel<From, To, Each>, batch, each);
+    if (batch.count == kMost) {
+      const cudaError_t error = launch(kernel, batch, each);
       if (error != cudaSuccess) return error;
       batch = {};
     }
@@ -50,7 +51,15 @@ cudaError_t convert_each(std::span<const Piece> pieces, const Each& each, const 
     added.first_tile = batch.tiles;
     batch.tiles += tiles_of<From, To>(added);
   }
-  return batch.count == 0 ? cudaSuccess : launch(convert_kernel<From, To, Each>, batch, each);
+  return batch.count == 0 ? cudaSuccess : launch(kernel, batch, each);
+}
+
+/// Launches take longer with more parameters.
+template <typename From, typename To, typename Each, typename Launch>
+cudaError_t convert_each(std::span<const Piece> pieces, const Each& each, const Launch& launch) {
+  if (pieces.size() <= kFewPieces)
+    return convert_batches<From, To, kFewPieces>(pieces, each, launch);
+  return convert_batches<From, To, kManyPieces>(pieces, each, launch);
 }
 
 template <typename T, typename Launch>
@@ -98,8 +107,8 @@ cudaError_t add_pieces(std::span<const Piece> pieces, DataType from, const Launc
 template <typename T, typename Launch>
 cudaError_t divide_each(const Piece& piece, double divisor, const Launch& launch) {
   using Each = Divided<T>;
-  return convert_each<T, T>(std::span(&piece, 1),
-                            Each{.divisor = static_cast<typename Each::Wide>(divisor)}, launch);
+  const Each each{.divisor = static_cast<typename Each::Wide>(divisor)};
+  return convert_batches<T, T, kFewPieces>(std::span(&piece, 1), each, launch);
 }
 
 /// Like KernelCalls::divide(); `launch` as for convert_pieces().
