@@ -21,7 +21,7 @@ inline constexpr unsigned kConvertThreads = 256;
 /// in flight; an H200 needs about 30 (4.8 TB/s for 0.8 us, over 132 multiprocessors).
 inline constexpr unsigned kVectorsInFlight = 4;
 /// Fits into the 4 KiB of kernel parameters that all toolkits support.
-inline constexpr std::size_t kFewPieces = 120;
+inline constexpr std::size_t kFewPieces = 100;
 /// Largest number of pieces of a launch; fits into the parameters that the toolkit supports, 32 KiB
 /// since 12.1.
 inline constexpr std::size_t kManyPieces = CUDART_VERSION >= 12010 ? 800 : kFewPieces;
@@ -35,7 +35,6 @@ struct ConvertPiece {
   const void* from;
   void* to;
   std::size_t elements;
-  unsigned first_tile;    ///< index among the tiles of all pieces
   std::uint16_t head;     ///< number of elements before source and destination are aligned
   std::uint16_t aligned;  ///< can be moved by vectors
 };
@@ -43,6 +42,7 @@ struct ConvertPiece {
 template <std::size_t kMost>
 struct ConvertBatch {
   ConvertPiece pieces[kMost];
+  unsigned first_tiles[kMost];  ///< of each piece among the tiles of all; apart, for a fast search
   unsigned count;
   unsigned tiles;
 };
@@ -191,7 +191,7 @@ __device__ unsigned piece_of(const ConvertBatch<kMost>& batch, unsigned tile) {
   unsigned first = 0;
   for (unsigned end = batch.count; end - first > 1;) {
     const unsigned middle = (first + end) / 2;
-    (batch.pieces[middle].first_tile <= tile ? first : end) = middle;
+    (batch.first_tiles[middle] <= tile ? first : end) = middle;
   }
   return first;
 }
@@ -200,8 +200,8 @@ __device__ unsigned piece_of(const ConvertBatch<kMost>& batch, unsigned tile) {
 template <typename From, typename To, typename Each, std::size_t kMost>
 __global__ void __launch_bounds__(kConvertThreads)
     convert_kernel(const __grid_constant__ ConvertBatch<kMost> batch, const Each each) {
-  const ConvertPiece& piece = batch.pieces[piece_of(batch, blockIdx.x)];
-  convert_tile<From, To>(piece, blockIdx.x - piece.first_tile, each);
+  const unsigned index = piece_of(batch, blockIdx.x);
+  convert_tile<From, To>(batch.pieces[index], blockIdx.x - batch.first_tiles[index], each);
 }
 
 }  // namespace ddprun::cuda

@@ -23,7 +23,6 @@ ConvertPiece laid_out(const Piece& piece) {
   return {.from = piece.from,
           .to = piece.to,
           .elements = piece.elements,
-          .first_tile = 0,
           .head = static_cast<std::uint16_t>(aligned ? std::min(head, piece.elements) : 0),
           .aligned = aligned};
 }
@@ -47,8 +46,9 @@ cudaError_t convert_batches(std::span<const Piece> pieces, const Each& each, con
       if (error != cudaSuccess) return error;
       batch = {};
     }
-    ConvertPiece& added = batch.pieces[batch.count++] = laid_out<From, To>(piece);
-    added.first_tile = batch.tiles;
+    const ConvertPiece added = laid_out<From, To>(piece);
+    batch.pieces[batch.count] = added;
+    batch.first_tiles[batch.count++] = batch.tiles;
     batch.tiles += tiles_of<From, To>(added);
   }
   return batch.count == 0 ? cudaSuccess : launch(kernel, batch, each);
