@@ -56,6 +56,26 @@ __device__ void store(float (&values)[kWidth], T* to) {
   *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
 }
 
+/// Adds values(0) to values(count - 1) to `sums`, in this order. Loads several before it adds them:
+/// the next load would otherwise wait for the sum of the last one.
+template <int kWidth, typename Values>
+__device__ void add_in_order(std::size_t count, const Values& values, float (&sums)[kWidth]) {
+  constexpr std::size_t kLoads = 8;
+  std::size_t first = 0;
+  for (; first + kLoads <= count; first += kLoads) {
+    float loaded[kLoads][kWidth];
+    for (std::size_t i = 0; i < kLoads; ++i) values(first + i, loaded[i]);
+    for (std::size_t i = 0; i < kLoads; ++i) {
+      for (int k = 0; k < kWidth; ++k) sums[k] += loaded[i][k];
+    }
+  }
+  for (; first < count; ++first) {
+    float loaded[kWidth];
+    values(first, loaded);
+    for (int k = 0; k < kWidth; ++k) sums[k] += loaded[k];
+  }
+}
+
 struct Add {
   template <typename T>
   __device__ T operator()(T left, T right) const {

@@ -98,9 +98,10 @@ struct AddChunksEach {
   __device__ void at(std::size_t first) const {
     float sum[kWidth];
     load(result + first, sum);
-    for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-      for (int i = 0; i < kWidth; ++i) sum[i] += partial[chunk * columns + first + i];
-    }
+    const auto values = [&](std::size_t chunk, float(&to)[kWidth]) {
+      load(partial + chunk * columns + first, to);
+    };
+    add_in_order(chunks, values, sum);
     store(sum, result + first);
   }
 };

@@ -6,8 +6,8 @@
 namespace trainer::cuda {
 
 /// Channels per thread of token_gradient_kernel.
-inline constexpr std::size_t kChannelsPerThread = 4;
-inline constexpr std::size_t kChannelsPerBlock = kChannelsPerThread * kThreads;
+inline constexpr int kChannelsPerThread = 4;
+inline constexpr std::size_t kChannelsPerBlock = std::size_t{kChannelsPerThread} * kThreads;
 
 /// Writes the rows among [first, first + kThreads) with this token to `list`, in order, and returns
 /// their number. To be called by the whole block; the list must be read before the next call passes
@@ -56,16 +56,17 @@ __global__ void __launch_bounds__(kThreads)
   const std::size_t channel = blockIdx.y * kChannelsPerBlock + threadIdx.x;
   for (std::size_t first = own; first < rows; first += kThreads) {
     const unsigned count = list_rows(tokens, first, rows, token, list);
-    for (unsigned i = 0; i < count; ++i) {
+    const auto gradients = [&](std::size_t i, float(&to)[kChannelsPerThread]) {
       const T* gradient = output_gradient + list[i] / bag * channels;
-      for (std::size_t k = 0; k < kChannelsPerThread; ++k) {
+      for (int k = 0; k < kChannelsPerThread; ++k) {
         const std::size_t at = channel + k * kThreads;
-        if (at < channels) sums[k] += widened(gradient[at]);
+        to[k] = at < channels ? widened(gradient[at]) : 0.0F;
       }
-    }
+    };
+    add_in_order(count, gradients, sums);
   }
   Gradient* result = token_gradient + static_cast<std::size_t>(token) * channels;
-  for (std::size_t k = 0; k < kChannelsPerThread; ++k) {
+  for (int k = 0; k < kChannelsPerThread; ++k) {
     const std::size_t at = channel + k * kThreads;
     if (at < channels) round_to(widened(result[at]) + sums[k], result[at]);
   }
