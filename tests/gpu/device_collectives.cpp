@@ -5,8 +5,12 @@
 //   device_collectives death          the last rank dies; time until the others detect it
 //   device_collectives graph          all_reduce in a CUDA graph, results compared
 //   device_collectives graph_death    the same as death, while the others launch such a graph
+//   device_collectives restart        the last rank dies in the first attempt; the next one
+//   computes device_collectives reducer        a step of a reducer of GPT-2's gradients, and
+//   zeroing them
 #include "tests/support/random_calls.hpp"
 #include <ddprun/error.hpp>
+#include <ddprun/gradient_reducer.hpp>
 #include <ddprun/process_group.hpp>
 #include <ddprun/worker_env.hpp>
 
@@ -14,8 +18,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -151,13 +157,93 @@ std::string await_failure(ProcessGroup& group, Device device, bool is_in_graph) 
     group.all_reduce(buffer).wait();
   } catch (const PeerFailed& failure) {
     const std::chrono::duration<double, std::milli> took = Clock::now() - begin;
-    std::printf("rank %d heard of rank %d after %.0f ms\n", group.rank(), failure.rank(),
-                took.count());
+    std::printf("rank %d detected the death of rank %d after %.0f ms\n", group.rank(),
+                failure.rank(), took.count());
     std::fflush(stdout);
     if (failure.rank() != group.size() - 1 || took > std::chrono::seconds(1)) throw;
     return {};
   }
   throw std::runtime_error("the collective with a dead rank ended");
+}
+
+/// Attempts after the first must use a device that killed processes have used.
+std::string compute_after_death(ProcessGroup& group, Device device, int attempt) {
+  if (attempt > 0) return compare(group, device, 50) + " after a restart";
+  return await_failure(group, device, false);
+}
+
+/// Lengths of the gradients of GPT-2 with 124 million parameters.
+std::vector<std::size_t> gradients_of_gpt2() {
+  constexpr std::size_t kChannels = 768;
+  std::vector<std::size_t> lengths = {50304 * kChannels, 1024 * kChannels};
+  for (int layer = 0; layer < 12; ++layer) {
+    for (const std::size_t width : {3, 1, 4, 4}) {
+      lengths.push_back(width * kChannels * kChannels);
+      lengths.push_back(width * kChannels);
+    }
+    lengths.insert(lengths.end(), 4, kChannels);
+  }
+  return lengths;
+}
+
+/// Median times of `step` on the host and on the stream, after three to warm up.
+std::string median_times(cudaStream_t stream, const std::function<void()>& step) {
+  constexpr int kRounds = 21;
+  std::vector<double> host;
+  std::vector<float> device;
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  check(cudaEventCreate(&begin), "cudaEventCreate");
+  check(cudaEventCreate(&end), "cudaEventCreate");
+  for (int i = -3; i < kRounds; ++i) {
+    check(cudaEventRecord(begin, stream), "cudaEventRecord");
+    const auto start = Clock::now();
+    step();
+    const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+    check(cudaEventRecord(end, stream), "cudaEventRecord");
+    check(cudaEventSynchronize(end), "cudaEventSynchronize");
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+    if (i < 0) continue;
+    host.push_back(took.count());
+    device.push_back(milliseconds * 1000);
+  }
+  check(cudaEventDestroy(begin), "cudaEventDestroy");
+  check(cudaEventDestroy(end), "cudaEventDestroy");
+  std::sort(host.begin(), host.end());
+  std::sort(device.begin(), device.end());
+  return std::to_string(std::lround(host[kRounds / 2])) + " us of the host, " +
+         std::to_string(std::lround(device[kRounds / 2])) + " us of the device";
+}
+
+std::string time_reducer(ProcessGroup& group, Device device) {
+  std::vector<std::shared_ptr<void>> memory;
+  std::vector<Parameter> parameters;
+  for (const std::size_t length : gradients_of_gpt2()) {
+    memory.push_back(allocate_on_device(length * sizeof(float)));
+    parameters.push_back({"p" + std::to_string(parameters.size()),
+                          floats_on(device, memory.back(), length * sizeof(float))});
+  }
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  group.set_stream(stream);
+  std::string line;
+  {
+    GradientReducer reducer(group, parameters);
+    const auto zeroing = median_times(stream, [&] { reducer.zero_gradients(); });
+    const auto step = median_times(stream, [&] {
+      reducer.zero_gradients();
+      reducer.begin();
+      for (std::size_t i = parameters.size(); i-- > 0;) reducer.ready(i, stream);
+      reducer.finish(stream);
+    });
+    reducer.synchronise();
+    line = std::to_string(parameters.size()) + " gradients: " + step +
+           " a step; zeroing alone: " + zeroing;
+  }
+  group.set_stream(nullptr);
+  check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+  return line;
 }
 
 int work(const WorkerEnv& env, const std::vector<std::string>& arguments) {
@@ -170,6 +256,8 @@ int work(const WorkerEnv& env, const std::vector<std::string>& arguments) {
   if (what == "death") line = await_failure(group, device, false);
   if (what == "graph") line = launch_graph(group, device);
   if (what == "graph_death") line = await_failure(group, device, true);
+  if (what == "restart") line = compute_after_death(group, device, env.restart_count);
+  if (what == "reducer") line = time_reducer(group, device);
   if (group.rank() == 0 && !line.empty()) std::printf("%s\n", line.c_str());
   return 0;
 }
