@@ -111,15 +111,17 @@ void WorkerWatch::observe() {
 void WorkerWatch::add_waiting_code(std::vector<WorkerSample>& workers) {
   const auto inspected = std::make_shared<std::vector<WorkerSample>>();
   for (auto& worker : workers) {
-    if (worker.activity.calls != 0 || worker.state != 'S' || !worker.run_time) continue;
-    const auto same = std::find_if(inspected_.begin(), inspected_.end(), [&](const auto& each) {
-      return each.pid == worker.pid && each.main_time == worker.main_time;
-    });
-    if (same != inspected_.end()) {
-      worker.waiting_code = same->waiting_code;
-    } else {
-      inspected->push_back(worker);
-    }
+    if (worker.activity.calls != 0 || !worker.run_time) continue;
+    const auto last = std::find_if(inspected_.begin(), inspected_.end(),
+                                   [&](const auto& each) { return each.pid == worker.pid; });
+    const bool is_known = last != inspected_.end();
+    // A capture of stacks interrupts a sleep, which then continues.
+    const bool is_captured =
+        worker.inspections % 2 != 0 || (is_known && last->inspections != worker.inspections);
+    const bool is_asleep = worker.state == 'S';
+    const bool is_same = is_known && is_asleep && last->main_time == worker.main_time;
+    if (is_same || (is_known && is_captured)) worker.waiting_code = last->waiting_code;
+    if (is_asleep && !is_same) inspected->push_back(worker);
   }
   if (inspected->empty() || search_) return;
   try {

@@ -31,6 +31,11 @@ def compute_forever():
         pass
 
 
+def compute_until_released():
+    while not os.path.exists("released"):
+        pass
+
+
 def wait_for_lock():
     threading.Event().wait()
 

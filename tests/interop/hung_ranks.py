@@ -1,6 +1,7 @@
 """Detection of PyTorch workers that hang."""
 import json
 import pathlib
+import signal
 
 import harness
 from free_port import FreePort
@@ -46,6 +47,27 @@ class HungRanks(harness.RunTest):
             self.assertRegex(run.stderr, r"hung: does not run, waits in openat\b.*; restart 2 of")
         for state in STATES["compute_forever"], STATES["read_fifo"]:
             self.assertRegex(runs[1].stderr, rf"rank 1 hangs \(no progress for \S+ s\): {state}")
+
+    def test_stacks_of_the_rank_that_waits_do_not_end_the_hang_of_another_node(self):
+        port = FreePort()
+        self.addCleanup(port.close)
+        runs = [self.start("--nnodes=2", "--security=open", f"--node_rank={rank}",
+                           "--master_addr=127.0.0.1", f"--master_port={port.number}",
+                           "--nproc_per_node=1", "--events=events", f"--hang_timeout={TIMEOUT}",
+                           "--on_hang=report", PROGRAM, "compute_until_released",
+                           environment={"GLOO_SOCKET_IFNAME": "lo"})
+                for rank in (0, 1)]
+        runs[0].wait_for_message("rank 1 on node ")
+        for count in range(1, 13):
+            runs[0].process.send_signal(signal.SIGRTMIN)
+            self.assertTrue(harness.wait_until(
+                lambda: (runs[0].folder / "events").read_text().count("by SIGRTMIN") >= count))
+        self.assertNotIn("hang_ended", (runs[1].folder / "events").read_text())
+        (runs[1].folder / "released").touch()
+        for run in runs:
+            self.finish(run)
+            self.assertEqual(run.code, 0, run.stderr)
+            self.assertEqual(run.stderr.count(" hangs (no progress for "), 1, run.stderr)
 
 
 if __name__ == "__main__":
