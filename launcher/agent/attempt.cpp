@@ -72,7 +72,7 @@ class Attempt::Impl {
   }
 
   void note_hang(const membership::HangNotice& notice) {
-    if (hangs_ && phase_ == Phase::running) hangs_->note(notice);
+    if (hangs_) hangs_->note(notice, phase_ == Phase::running);
   }
 
   void note_slow_rank(const membership::SlowRankNotice& notice) {
@@ -267,7 +267,7 @@ class Attempt::Impl {
         phase_ = Phase::aborted;
         report(*killed);
       } else if (const auto* captured = std::get_if<StacksCaptured>(&event)) {
-        report_stacks(*captured);
+        hangs_->take(*captured);
       } else if (std::holds_alternative<GroupsChanged>(event)) {
         check_early_exit();
       }
@@ -281,12 +281,6 @@ class Attempt::Impl {
                 return notice.at(a.rank) < notice.at(b.rank);
               });
     note_early_exit(end_.exits);
-  }
-
-  void report_stacks(const StacksCaptured& captured) {
-    if (captured.is_hang && listener_.on_hang_stacks)
-      return listener_.on_hang_stacks(captured.stacks);
-    for (const auto& taken : captured.stacks) report(taken);
   }
 
   /// Workers that could not be killed are already reported by their exits.

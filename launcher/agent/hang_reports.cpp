@@ -54,19 +54,19 @@ HangReports::HangReports(const boost::asio::any_io_executor& executor, WorkerGro
       pause_(executor) {}
 
 OnHang HangReports::take(const HangFinding& finding, std::vector<MissingRank> ranks) {
-  const double seconds = Seconds(finding.time).count();
   if (finding.kind == HangFinding::Kind::resumed) {
-    report(HangEnded{.attempt = settings_.attempt, .seconds = seconds});
-    notify_others({.time = finding.time, .has_ended = true, .ranks = std::move(ranks)});
+    report_end(finding, std::move(ranks));
     return OnHang::report;
   }
   const bool is_certain = finding.kind == HangFinding::Kind::certain;
   const bool must_report = !is_certain || lacks_restarts(finding);
   std::vector<StalledConnection> connections;
   if (ranks.empty()) connections = stalled_connections(group_.sample(false));
+  if (ranks.empty() && connections.empty() && !hung_nodes_.empty()) return OnHang::report;
+  is_reported_ = true;
   const OnHang action = must_report ? OnHang::report : settings_.on_hang;
   report(HangDetected{.attempt = settings_.attempt,
-                      .seconds = seconds,
+                      .seconds = Seconds(finding.time).count(),
                       .is_certain = is_certain,
                       .ranks = ranks,
                       .connections = connections,
@@ -83,10 +83,25 @@ OnHang HangReports::take(const HangFinding& finding, std::vector<MissingRank> ra
     group_.set_first_stacks({.ranks = std::move(hung), .is_hang = true});
   } else if (!hung.empty()) {
     take_stacks(std::move(hung));
-  } else if (!pause_.is_running()) {
-    take_stacks(std::nullopt);
+  } else {
+    take_stacks_unless_paused(std::nullopt);
   }
   return action;
+}
+
+/// Another node has reported the hang if this node has not.
+void HangReports::report_end(const HangFinding& finding, std::vector<MissingRank> ranks) {
+  if (std::exchange(is_reported_, false))
+    report(HangEnded{.attempt = settings_.attempt, .seconds = Seconds(finding.time).count()});
+  if (std::exchange(have_others_notice_, false))
+    listener_.on_hang({.time = finding.time, .has_ended = true, .ranks = std::move(ranks)});
+}
+
+void HangReports::take(const StacksCaptured& captured) {
+  if (captured.is_hang) is_capturing_ = false;
+  if (captured.is_hang && listener_.on_hang_stacks)
+    return listener_.on_hang_stacks(captured.stacks);
+  for (const auto& taken : captured.stacks) report(taken);
 }
 
 void HangReports::take(const SlowRank& slow, std::string doing) {
@@ -99,10 +114,13 @@ void HangReports::take(const SlowRank& slow, std::string doing) {
   if (listener_.on_slow_rank) listener_.on_slow_rank(notice);
 }
 
-void HangReports::note(const HangNotice& notice) {
+void HangReports::note(const HangNotice& notice, bool may_capture) {
   const double seconds = Seconds(notice.time).count();
-  if (notice.has_ended)
+  if (notice.has_ended) {
+    hung_nodes_.erase(notice.node);
     return report(HangEnded{.attempt = settings_.attempt, .node = notice.node, .seconds = seconds});
+  }
+  hung_nodes_.insert(notice.node);
   report(HangDetected{.attempt = settings_.attempt,
                       .node = notice.node,
                       .seconds = seconds,
@@ -110,10 +128,11 @@ void HangReports::note(const HangNotice& notice) {
                       .ranks = notice.ranks,
                       .connections = notice.connections,
                       .action = notice.ends_round ? settings_.on_hang : OnHang::report});
+  if (!may_capture) return;
   if (notice.ends_round) {
     group_.set_first_stacks({.ranks = std::vector<int>(), .is_hang = true});
-  } else if (!pause_.is_running()) {
-    take_stacks(std::vector<int>());
+  } else {
+    take_stacks_unless_paused(std::vector<int>());
   }
 }
 
@@ -137,16 +156,26 @@ bool HangReports::lacks_restarts(const HangFinding& finding) const {
 }
 
 /// A hang whose cause is unknown is reported only by the nodes that detect it.
-void HangReports::notify_others(const HangNotice& notice) const {
+void HangReports::notify_others(const HangNotice& notice) {
   const bool is_cause_known = !notice.ranks.empty() || !notice.connections.empty();
-  if (listener_.on_hang && (is_cause_known || notice.has_ended)) listener_.on_hang(notice);
+  if (!listener_.on_hang || !is_cause_known) return;
+  have_others_notice_ = true;
+  listener_.on_hang(notice);
+}
+
+/// The first node waits for the stacks of all nodes.
+void HangReports::take_stacks_unless_paused(std::optional<std::vector<int>> hung) {
+  if (!pause_.is_running()) return take_stacks(std::move(hung));
+  if (!is_capturing_ && listener_.on_hang_stacks) listener_.on_hang_stacks({});
 }
 
 void HangReports::take_stacks(std::optional<std::vector<int>> hung) {
   pause_.start(RunClock::now() + kCapturePause, [] {});
   listener_.report_collectives();
-  if (settings_.takes_stacks)
+  if (settings_.takes_stacks) {
+    is_capturing_ = true;
     return group_.take_stacks("during a hang", {.ranks = std::move(hung), .is_hang = true});
+  }
   if (listener_.on_hang_stacks) listener_.on_hang_stacks({});
 }
 

@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,8 @@ class HangReports {
     std::function<void(const membership::HangNotice&)> on_hang;
     /// Receives a rank of this node that has become slow or recovered. May be empty.
     std::function<void(const membership::SlowRankNotice&)> on_slow_rank;
-    /// Receives the stacks of a hang if this node takes none. May be empty.
+    /// Receives the stacks of a hang; an empty list if this node takes none. If the function is
+    /// empty, they are reported.
     std::function<void(std::vector<StacksTaken>)> on_hang_stacks;
   };
 
@@ -46,27 +48,36 @@ class HangReports {
   /// OnHang::report stacks are being taken, otherwise stop() of the group will take them.
   OnHang take(const HangFinding& finding, std::vector<MissingRank> ranks);
 
+  /// Reports stacks, or passes them to on_hang_stacks.
+  void take(const StacksCaptured& captured);
+
   /// Reports a slow or recovered rank of this node.
   void take(const SlowRank& slow, std::string doing);
 
-  /// Reports a hang of another node's ranks or its end, and takes stacks that are available
-  /// quickly: now, or in stop() of the group if the hang ends the round.
-  void note(const membership::HangNotice& notice);
+  /// Reports a hang of another node's ranks or its end. If `may_capture`, takes stacks that are
+  /// available quickly: now, or in stop() of the group if the hang ends the round.
+  void note(const membership::HangNotice& notice, bool may_capture);
 
   /// Reports a slow or recovered rank of another node, or of this one if `notice` names none.
   void note(const membership::SlowRankNotice& notice);
 
  private:
   bool lacks_restarts(const HangFinding& finding) const;
-  void notify_others(const membership::HangNotice& notice) const;
+  void notify_others(const membership::HangNotice& notice);
   void take_stacks(std::optional<std::vector<int>> hung);
+  void take_stacks_unless_paused(std::optional<std::vector<int>> hung);
+  void report_end(const HangFinding& finding, std::vector<MissingRank> ranks);
   void report(const Event& event) const;
 
   WorkerGroup& group_;
   EventSink& events_;
   Settings settings_;
   Listener listener_;
-  LimitTimer pause_;  ///< runs after a capture of stacks
+  LimitTimer pause_;                  ///< runs after a capture of stacks
+  bool is_capturing_ = false;         ///< the stacks of a hang
+  bool is_reported_ = false;          ///< this node's hang, which has not ended
+  bool have_others_notice_ = false;   ///< of this node's hang, which has not ended
+  std::set<std::string> hung_nodes_;  ///< other nodes that have found the cause of a hang
 };
 
 }  // namespace ddprun

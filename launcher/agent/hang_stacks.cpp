@@ -21,7 +21,7 @@ void HangStacks::begin_round(int node_count) {
 
 void HangStacks::add(const std::string& node, std::vector<StacksTaken> stacks) {
   if (stacks_.empty()) timer_.start(RunClock::now() + limit_, [this] { report_all(); });
-  stacks_[node] = std::move(stacks);
+  if (!stacks.empty() || !stacks_.contains(node)) stacks_[node] = std::move(stacks);
   if (stacks_.size() >= node_count_) report_all();
 }
 

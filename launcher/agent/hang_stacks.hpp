@@ -27,8 +27,9 @@ class HangStacks {
   /// Reports the stacks of earlier rounds and sets the number of nodes.
   void begin_round(int node_count);
 
-  /// Adds the stacks of a node, in place of earlier ones that have not been reported; `node` is
-  /// empty for this node. Reports all when each node has added its stacks, or after the limit.
+  /// Adds the stacks of a node, in place of earlier ones that have not been reported; if it has
+  /// taken none, earlier ones are kept. `node` is empty for this node. Reports all when each node
+  /// has been added, or after the limit.
   void add(const std::string& node, std::vector<StacksTaken> stacks);
 
   /// Reports the stacks that were added, if any.

@@ -91,6 +91,7 @@ TEST_SUITE("grouped stacks") {
     stacks.add("b", {taken(2, {"b"})});
     stacks.add("b", {taken(2, {"a"}), taken(3, {"b"})});  // replaces the first ones
     CHECK(reports.all.empty());
+    stacks.add("b", {});  // keeps them
     stacks.add("c", {});
     CHECK(reports.all == Ranks{{0, 2}, {1, 3}});
     stacks.add("", {taken(0, {"a"})});
