@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/unique_fd.hpp"
+#include <ddprun/deadline.hpp>
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -119,6 +120,7 @@ std::vector<TcpConnection> parse_connections(std::string_view messages) {
 std::vector<TcpConnection> tcp_connections() {
   std::vector<TcpConnection> connections;
   const UniqueFd socket(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  const auto deadline = Deadline::after(std::chrono::seconds(1));
   const timeval limit{.tv_sec = 1, .tv_usec = 0};
   if (socket.get() < 0 ||
       ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0)
@@ -132,7 +134,7 @@ std::vector<TcpConnection> tcp_connections() {
       part.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
       const auto found = parse_connections(part);
       connections.insert(connections.end(), found.begin(), found.end());
-    } while (!is_last(part));
+    } while (!is_last(part) && !deadline.passed());
   }
   return connections;
 }

@@ -23,8 +23,8 @@ struct TcpConnection {
   bool operator==(const TcpConnection&) const = default;
 };
 
-/// Returns the connections in this network namespace; empty if the kernel does not
-/// list them. Waits at most a second for each part of the answer.
+/// Returns the connections in this network namespace; empty if the kernel does not list them.
+/// Blocks for at most 2 s, usually some milliseconds.
 std::vector<TcpConnection> tcp_connections();
 
 /// Parses messages of the kernel's answer. Skips malformed ones.
