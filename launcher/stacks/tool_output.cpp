@@ -32,6 +32,9 @@ constexpr Refusal kRefusals[] = {
      "This Python exports no function that prints its frames, and its faulthandler is not enabled "
      "(PYTHONFAULTHANDLER=1), or libraries handle SIGILL and SIGABRT."sv}};
 
+// py-spy appends its own stack if RUST_BACKTRACE is set.
+constexpr std::string_view kBacktrace = "Stack backtrace:";
+
 bool is_frame(std::string_view line) {
   return line.starts_with("#") || line.starts_with("    ");
 }
@@ -74,8 +77,9 @@ std::string problem_in(std::string_view tool_output) {
       if (line.starts_with(kOwnLine)) return std::string(refusal.meaning);
       return refusal.meaning.empty() ? line : line + " " + std::string(refusal.meaning);
     }
-    const bool is_blank = line.find_first_not_of(" \t\r") == std::string::npos;
-    if (!is_blank && !line.starts_with(kOwnLine)) last = line;
+    if (line == kBacktrace) break;
+    const auto begin = line.find_first_not_of(" \t\r");
+    if (begin != std::string::npos && !line.starts_with(kOwnLine)) last = line.substr(begin);
   }
   return last.empty() ? "it printed nothing" : last;
 }

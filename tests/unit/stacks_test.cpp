@@ -176,7 +176,9 @@ TEST_SUITE("stacks") {
                      "[Inferior 1 (process 9) detached]\n") ==
           "Couldn't write extended state status: Bad address. This gdb is too old for the "
           "processor's registers.");
-    CHECK(problem_in("Error: no Python\n  here  \n\n") == "  here  ");
+    CHECK(problem_in("Error: no Python\n  here\n\n") == "here");
+    CHECK(problem_in("Caused by:\n    1: unexpected waitpid result\n\nStack backtrace:\n"
+                     "   9: main\n") == "1: unexpected waitpid result");
     CHECK(problem_in(" \n") == "it printed nothing");
   }
 
