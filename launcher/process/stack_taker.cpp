@@ -1,5 +1,6 @@
 #include "launcher/process/stack_taker.hpp"
 
+#include "launcher/process/kernel_wait.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/runtime_stacks.hpp"
 #include "launcher/stacks/gdb_arguments.hpp"
@@ -73,6 +74,16 @@ std::vector<std::string> lines_of_thread(const std::vector<std::string>& lines, 
 bool is_stopped(pid_t pid) {
   const char letter = process_state(pid).letter;
   return letter == 'T' || letter == 't';
+}
+
+/// Returns true for a process in state D that is still in it after a moment: one that reads from a
+/// disk is soon not.
+asio::awaitable<bool> stays_uninterruptible(asio::any_io_executor executor, pid_t pid) {
+  constexpr auto kMoment = 100ms;
+  if (kernel_wait(pid).state != 'D') co_return false;
+  asio::steady_timer timer(executor, kMoment);
+  co_await timer.async_wait(asio::use_awaitable);
+  co_return kernel_wait(pid).state == 'D';
 }
 
 asio::awaitable<void> wait_for_end(asio::any_io_executor executor, pid_t pid, Deadline deadline) {
@@ -158,6 +169,8 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
     if (worker->has_ended || worker->process.has_ended() || is_interrupted_ ||
         (is_last_resort && !text.empty()))
       break;
+    // A process may come into this state by the signal of an earlier tool.
+    if (needs_signals(means) && co_await stays_uninterruptible(executor_, target.pid)) continue;
     taken.was_ended = means == StackMeans::faulthandler;
     Found found = co_await find_by(means, target, deadline);
     if (is_interrupted_ && found.text.empty()) break;  // its problem is the interruption
@@ -189,8 +202,7 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, TraceTa
     case StackMeans::runtime:
       return request_from_runtime(std::move(target), tool_deadline);
     case StackMeans::py_spy:
-      return run_tool({plan_.py_spy, "dump", "--pid", std::to_string(pid)}, stacks_in,
-                      std::move(target), tool_deadline);
+      return run_py_spy(std::move(target), tool_deadline);
     case StackMeans::python_by_gdb:
       return call_python(std::move(target), tool_deadline);
     case StackMeans::gdb:
@@ -278,6 +290,22 @@ asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string>
   Found found{.text = stacks_of(output.text), .problem = output.problem};
   if (found.text.empty() && found.problem.empty()) found.problem = problem_in(output.text);
   co_return found;
+}
+
+/// A main thread that waits is not interrupted: its system call may be restarted, or wait where no
+/// signal ends it. The frames of one that runs may change while they are read.
+asio::awaitable<StackTaker::Found> StackTaker::run_py_spy(TraceTarget target, Deadline deadline) {
+  std::vector<std::string> arguments = {plan_.py_spy, "dump", "--pid", std::to_string(target.pid)};
+  Found found;
+  if (process_state(target.pid).letter != 'R') {
+    auto without_stop = arguments;
+    without_stop.emplace_back("--nonblocking");
+    auto running = run_tool(std::move(without_stop), stacks_in, target, deadline);
+    found = co_await std::move(running);
+    if (!found.text.empty() || process_state(target.pid).letter == 'D') co_return found;
+  }
+  auto running = run_tool(std::move(arguments), stacks_in, std::move(target), deadline);
+  co_return co_await std::move(running);
 }
 
 asio::awaitable<StackTaker::Found> StackTaker::call_python(TraceTarget target, Deadline deadline) {

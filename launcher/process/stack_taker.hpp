@@ -78,6 +78,7 @@ class StackTaker {
                                                Deadline deadline);
   boost::asio::awaitable<Found> run_tool(std::vector<std::string> arguments, StacksIn stacks_of,
                                          TraceTarget target, Deadline deadline);
+  boost::asio::awaitable<Found> run_py_spy(TraceTarget target, Deadline deadline);
   boost::asio::awaitable<Found> call_python(TraceTarget target, Deadline deadline);
   boost::asio::awaitable<Found> end_by_abort(TraceTarget target, Deadline deadline);
 

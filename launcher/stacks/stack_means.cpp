@@ -36,6 +36,11 @@ std::vector<StackMeans> stack_means_for(const StackFacts& facts) {
   return means;
 }
 
+bool needs_signals(StackMeans means) {
+  return means == StackMeans::python_by_gdb || means == StackMeans::gdb ||
+         means == StackMeans::faulthandler;
+}
+
 bool is_enough(StackMeans means, const StackFacts& facts) {
   return !facts.is_python || means == StackMeans::py_spy || means == StackMeans::python_by_gdb ||
          means == StackMeans::faulthandler;

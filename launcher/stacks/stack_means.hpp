@@ -48,6 +48,9 @@ struct StackMoment {
 /// always works; quick methods do not include it.
 std::vector<StackMeans> stack_means_for(const StackFacts& facts);
 
+/// Returns true if the method waits for a process in state D, which no signal interrupts.
+bool needs_signals(StackMeans means);
+
 /// Returns true if no other method is needed after `means` has worked. Native frames do not show
 /// the position of a Python program.
 bool is_enough(StackMeans means, const StackFacts& facts);
