@@ -61,7 +61,13 @@ StopSequence::Steps StopSequence::send_signal(Time now, int signal,
   return steps;
 }
 
-StopSequence::Steps StopSequence::advance(Time now) {
+void StopSequence::only_killed_left(Time now) {
+  if (!has_signalled() || has_killed()) return;
+  phase_ = Phase::hung_killed;
+  deadline_ = now + limits_.hung_after;
+}
+
+StopSequence::Steps StopSequence::advance(Time now, bool are_stuck) {
   if (!deadline_ || now < *deadline_) return {};
   deadline_.reset();
   if (phase_ == Phase::grace_period) {
@@ -69,7 +75,12 @@ StopSequence::Steps StopSequence::advance(Time now) {
     phase_ = Phase::stacks_before_kill;
     return {TakeStacks{{.reason = still_running_after(grace_), .next_signal = SIGKILL}}};
   }
-  if (phase_ == Phase::killed) {
+  if (phase_ == Phase::hung_killed && !are_stuck) {
+    phase_ = Phase::killed;
+    deadline_ = now + limits_.warning_after;
+    return {};
+  }
+  if (phase_ == Phase::killed && !are_stuck) {
     phase_ = Phase::warned;
     deadline_ = now + limits_.abandoned_after;
     return {Warn{}};

@@ -19,6 +19,8 @@ namespace ddprun {
 /// Time limits for killed processes. A process that hangs in the kernel, where signals do not
 /// interrupt it, must not prevent the end of the run.
 struct KilledLimits {
+  /// For workers that were killed because they hang; processes in state D may also end by SIGKILL.
+  std::chrono::milliseconds hung_after = std::chrono::seconds(1);
   std::chrono::milliseconds warning_after = std::chrono::seconds(5);
   std::chrono::milliseconds abandoned_after = std::chrono::seconds(60);  ///< after the warning
 };
@@ -50,6 +52,7 @@ class StopSequence {
     stacks_before_signal,
     grace_period,
     stacks_before_kill,
+    hung_killed,
     killed,
     warned,
     abandoned
@@ -68,13 +71,18 @@ class StopSequence {
   /// Continues after a TakeStacks step.
   [[nodiscard]] Steps stacks_taken(Time now);
 
-  /// Continues when deadline() has passed; no steps before.
-  [[nodiscard]] Steps advance(Time now);
+  /// All workers that have not ended have been killed, because they hang: a stop does not wait for
+  /// the end of the grace period.
+  void only_killed_left(Time now);
+
+  /// Continues when deadline() has passed; no steps before. `are_stuck`: all workers that have not
+  /// ended hang in the kernel, where SIGKILL does not end them.
+  [[nodiscard]] Steps advance(Time now, bool are_stuck);
 
   std::optional<Time> deadline() const { return deadline_; }
   Phase phase() const { return phase_; }
   bool has_signalled() const { return phase_ >= Phase::grace_period; }
-  bool has_killed() const { return phase_ >= Phase::killed; }
+  bool has_killed() const { return phase_ >= Phase::hung_killed; }
 
   /// Returns true if stacks are still to be taken before the signal.
   bool expects_stacks_before_signal() const { return takes_stacks_first() && !has_signalled(); }

@@ -1,5 +1,12 @@
 #include "launcher/process/worker.hpp"
 
+#include "launcher/process/kernel_wait.hpp"
+#include "launcher/process/proc_scan.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+
 namespace ddprun {
 
 WorkerExited Worker::exited(const ProcessExit& exit) const {
@@ -14,6 +21,31 @@ WorkerExited Worker::exited(const ProcessExit& exit) const {
   exited.ran_seconds = seconds_since_start();
   exited.ended_at = std::chrono::system_clock::now();
   return exited;
+}
+
+void Worker::kill() {
+  if (!killed_at) killed_at = Clock::now();
+  process.signal_group(SIGKILL);
+}
+
+std::string Worker::still_running() const {
+  return after_sigkill(Clock::now() - *killed_at) + ": " + describe(kernel_wait(process.pid()));
+}
+
+std::string Worker::warning() const {
+  return "rank " + std::to_string(spec.rank) + " (pid " + std::to_string(process.pid()) +
+         ") is still running " + still_running();
+}
+
+bool Worker::is_stuck_in_kernel() const {
+  return hang && killed_at && !process_state(process.pid()).is_exiting() &&
+         kernel_wait(process.pid()).state == 'D';
+}
+
+bool all_left(const Workers& workers, bool (Worker::*is_so)() const) {
+  return std::all_of(workers.begin(), workers.end(), [is_so](const auto& worker) {
+    return worker->has_ended || ((*worker).*is_so)();
+  });
 }
 
 }  // namespace ddprun

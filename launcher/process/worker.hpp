@@ -33,6 +33,21 @@ struct Worker {
   /// What it did when it was found to hang. It is killed instead of asked to stop.
   std::optional<std::string> hang{};
 
+  /// Time of the first SIGKILL.
+  std::optional<Clock::time_point> killed_at{};
+
+  void kill();
+  bool is_killed() const { return killed_at.has_value(); }
+
+  /// Returns text such as "65 s after SIGKILL: state D (uninterruptible sleep)". REQUIRES: killed.
+  std::string still_running() const;
+  /// Returns "rank 1 (pid 17) is still running ", and still_running().
+  std::string warning() const;
+
+  /// Returns true if it was killed because it hangs, and hangs in the kernel, where SIGKILL does
+  /// not end it.
+  bool is_stuck_in_kernel() const;
+
   /// Returns true if the worker has recorded an error: it has failed by itself, and only takes long
   /// to end.
   bool has_recorded_error() const { return !read_error_report(spec.error_file).message.empty(); }
@@ -47,5 +62,8 @@ struct Worker {
 
 /// Shared with the coroutines that watch them.
 using Workers = std::vector<std::shared_ptr<Worker>>;
+
+/// Returns true if `is_so` is true for all workers that have not ended.
+bool all_left(const Workers& workers, bool (Worker::*is_so)() const);
 
 }  // namespace ddprun

@@ -95,7 +95,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   bool is_exiting(const Worker& worker) const;
   void continue_if_stopped(Worker& worker);
   void signal_all(int signal);
-  std::string still_running(const Worker& worker) const;
+  void check_remaining();
 
   asio::any_io_executor executor_;
   int attempt_;
@@ -115,8 +115,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   StopSequence stop_;
   LimitTimer stop_timer_;
   std::optional<control::AbortRecord> delayed_abort_;
-  Worker::Clock::time_point killed_at_;  ///< meaningful after the Kill step
-  std::vector<pid_t> abandoned_;         ///< killed workers that have not ended
+  std::vector<pid_t> abandoned_;  ///< killed workers that have not ended
   asio::signal_set orphans_;
   std::optional<DeathWatch> death_watch_;
   Sweep sweep_;
@@ -247,6 +246,7 @@ asio::awaitable<void> WorkerGroup::Impl::watch(std::shared_ptr<Impl> self,
   if (!worker->was_stopped) worker->process.end_group_if_killed();
   const ProcessExit exit = worker->process.reap();
   worker->has_ended = true;
+  self->check_remaining();
   WorkerExited exited = self->exit_of(*worker, exit);
   const bool is_complete = co_await read_to_end(worker, Deadline::after(kOutputGrace));
   if (!is_complete) {
@@ -405,7 +405,8 @@ void WorkerGroup::Impl::forward(int signal) {
 
 void WorkerGroup::Impl::signal_all(int signal) {
   for (auto& worker : workers_)
-    if (!worker->has_ended) worker->process.signal_group(signal);
+    if (!worker->has_ended)
+      signal == SIGKILL ? worker->kill() : worker->process.signal_group(signal);
 }
 
 bool WorkerGroup::Impl::is_exiting(const Worker& worker) const {
@@ -441,7 +442,9 @@ void WorkerGroup::Impl::stop(int signal, std::chrono::milliseconds grace) {
 void WorkerGroup::Impl::carry_out(StopSequence::Steps steps) {
   if (const auto deadline = stop_.deadline()) {
     stop_timer_.start(*deadline, [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->carry_out(self->stop_.advance(RunClock::now()));
+      if (const auto self = weak.lock())
+        self->carry_out(self->stop_.advance(RunClock::now(),
+                                            all_left(self->workers_, &Worker::is_stuck_in_kernel)));
     });
   }
   for (auto& step : steps) {
@@ -466,16 +469,16 @@ void WorkerGroup::Impl::carry_out(StopSequence::Signal step) {
     }
     worker->was_stopped = !worker->hang && !worker->damage && !worker->has_recorded_error();
     if (worker->process.exec_notice() >= 0) worker->early_signal = step.signal;
-    worker->process.signal_group(worker->hang ? SIGKILL : step.signal);
+    worker->hang ? worker->kill() : worker->process.signal_group(step.signal);
     // After the signal, so that a stopped worker handles it first.
     worker->process.signal_group(SIGCONT);
   }
+  check_remaining();
 }
 
 void WorkerGroup::Impl::carry_out(StopSequence::Kill step) {
   const auto ranks = running();
   if (ranks.empty()) return;
-  killed_at_ = Worker::Clock::now();
   // All at once, so that no worker detects the death of another.
   containment_.kill();
   stacks_.close();
@@ -487,11 +490,7 @@ void WorkerGroup::Impl::carry_out(StopSequence::Kill step) {
 
 void WorkerGroup::Impl::carry_out(StopSequence::Warn) {
   for (const auto& worker : workers_) {
-    if (worker->has_ended) continue;
-    write_log(log_, LogLevel::warn,
-              "rank " + std::to_string(worker->spec.rank) + " (pid " +
-                  std::to_string(worker->process.pid()) + ") is still running " +
-                  still_running(*worker));
+    if (!worker->has_ended) write_log(log_, LogLevel::warn, worker->warning());
   }
 }
 
@@ -500,15 +499,17 @@ void WorkerGroup::Impl::carry_out(StopSequence::Abandon) {
     if (std::exchange(worker->has_ended, true)) continue;
     abandoned_.push_back(worker->process.pid());
     auto exited = exit_of(*worker, {.exit_code = kUnknownExitCode});
-    exited.still_running = still_running(*worker);
+    exited.still_running = worker->still_running();
     push(std::move(exited));
     end_watch();
   }
 }
 
-std::string WorkerGroup::Impl::still_running(const Worker& worker) const {
-  return after_sigkill(Worker::Clock::now() - killed_at_) + ": " +
-         describe(kernel_wait(worker.process.pid()));
+/// A stop waits for workers that handle the signal, not for killed ones.
+void WorkerGroup::Impl::check_remaining() {
+  if (running().empty() || !all_left(workers_, &Worker::is_killed)) return;
+  stop_.only_killed_left(RunClock::now());
+  carry_out(StopSequence::Steps());
 }
 
 asio::awaitable<Swept> WorkerGroup::Impl::sweep() {

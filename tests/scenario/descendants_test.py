@@ -307,7 +307,7 @@ class DescendantsTest(unittest.TestCase):
             self.skipTest("mount namespaces are not permitted here")
         self.check_early_kills(hide_cgroups)
 
-    def run_two_nodes(self, host, other, prepare=None):
+    def run_two_nodes(self, host, other, prepare=None, options=()):
         """Runs two nodes, one of which is enough. Returns exit codes and outputs."""
         with FreePort() as port:
             nodes = [self.start([
@@ -315,7 +315,7 @@ class DescendantsTest(unittest.TestCase):
                 "--exit_code=worker",
                 f"--rdzv_endpoint=127.0.0.2:{port.number}", f"--local_addr=127.0.0.{number}",
                 f"--rdzv_conf=last_call_timeout=10,is_host={int(number == 2)}",
-                "--shutdown_timeout=1", "/bin/sh", "-c", script], prepare, f"output{number}")
+                "--shutdown_timeout=1", *options, "/bin/sh", "-c", script], prepare, f"output{number}")
                      for number, script in ((2, host), (3, other))]
             codes = [node.wait(3 * TIME_LIMIT) for node in nodes]
         return codes, self.output("output2"), self.output("output3")
@@ -366,8 +366,6 @@ class DescendantsTest(unittest.TestCase):
                          rf"start workers again: process {helper.read_text()} \(sleep\) belongs")
 
     def mount_hung_file_system(self):
-        if not IS_LONG:
-            self.skipTest("takes more than a minute; see --all")
         mount = self.folder / "mount"
         mount.mkdir()
         try:
@@ -375,10 +373,11 @@ class DescendantsTest(unittest.TestCase):
         except OSError as error:
             self.skipTest(f"FUSE: {error}")
         self.addCleanup(hung.close)
-        stuck = (r"is still running \d+ s after SIGKILL: state D \(uninterruptible sleep\) "
+        stuck = (r"is still running [\d.]+ s after SIGKILL: state D \(uninterruptible sleep\) "
                  "in read of " + re.escape(str(hung.file())))
         return f": >{READING}; exec head -c1 {hung.file()}", stuck
 
+    @unittest.skipUnless(IS_LONG, "takes more than a minute; see --all")
     def test_worker_that_cannot_be_killed(self):
         hang, stuck = self.mount_hung_file_system()
         process = self.start(["--nproc_per_node=2", "--max_restarts=3", "--shutdown_timeout=1",
@@ -396,6 +395,30 @@ class DescendantsTest(unittest.TestCase):
                              r"be killed and may still write: state D \(uninterruptible sleep\)")
             self.assertNotIn("guardian", self.output())
 
+    def test_run_does_not_wait_for_a_hung_worker_that_cannot_be_killed(self):
+        _, stuck = self.mount_hung_file_system()
+        process = self.start(["--nproc_per_node=2", "--max_restarts=3", "--hang_timeout=2",
+                              *self.hang_in_a_read()])
+        self.assertEqual(1, process.wait(TIME_LIMIT), self.output())
+        self.assertRegex(self.output(), r"rank 1 hangs \(no progress for \S+ s\): [^;]*read of ")
+        self.assertRegex(self.output(), r"rank 1 \(pid \d+\) " + stuck + "[^;]*; no restart beside it")
+        self.assertRegex(self.output(), r"rank 1 \(pid \d+\) is still running 1\.\d s after SIGKILL")
+        self.assertNotIn("not done in time", self.output())
+
+    def test_node_leaves_the_run_at_once_if_its_hung_worker_cannot_be_killed(self):
+        _, stuck = self.mount_hung_file_system()
+        command = f"[ $WORLD_SIZE = 1 ] && exit 0; exec {' '.join(self.hang_in_a_read())}"
+        codes, host, other = self.run_two_nodes(command, command, options=["--hang_timeout=2"])
+        self.assertEqual([0, 1], codes, host + other)
+        self.assertRegex(other, r"this node cannot start workers again: rank 1 \(pid \d+\) " + stuck)
+        self.assertRegex(other, r"rank 1 \(pid \d+\) is still running 1\.\d s after SIGKILL")
+
+    def hang_in_a_read(self):
+        """A command whose last rank hangs in state D, while the others wait for it."""
+        return [str(DDPRUN.with_name("flight_worker")), "host", "hang-read",
+                str(self.folder / "mount" / "file")]
+
+    @unittest.skipUnless(IS_LONG, "takes more than a minute; see --all")
     def test_node_whose_worker_cannot_be_killed_leaves_the_run(self):
         hang, stuck = self.mount_hung_file_system()
         codes, host, other = self.run_two_nodes(f"[ $WORLD_SIZE = 1 ] && exit 0; {FAIL}", hang)

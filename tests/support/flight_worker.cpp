@@ -3,6 +3,7 @@
 //   flight_worker BACKEND throw|throw-entered|throw-apart
 //   flight_worker BACKEND end-first EVENTS
 //   flight_worker BACKEND hang-stop|hang-sleep|hang-loop
+//   flight_worker BACKEND hang-read FILE
 //   flight_worker BACKEND slow FACTOR FILE
 //   stop      the last rank stops itself after a barrier; the others wait for it in an all_reduce
 //   late      the same, but it waits for a signal, in a function of its own
@@ -18,6 +19,7 @@
 //              wait for it without a timeout; later attempts take the steps and end
 //   hang-sleep  the same, but it sleeps
 //   hang-loop  the same, but it computes
+//   hang-read FILE  the same, but it reads the file
 //   slow      ranks sleep for 40 ms between barriers, the last one FACTOR times as long until FILE
 //             exists; the run ends on SIGTERM
 //   throw     rank 1 has a call queued when an exception ends it; the others wait for it
@@ -108,13 +110,14 @@ __attribute__((noinline)) void loop_forever() {
   while (true) sink = sink + 1;
 }
 
-int hang_once(const std::string& how, const WorkerEnv& env, ProcessGroup& group) {
+int hang_once(const std::string& how, const char* file, const WorkerEnv& env, ProcessGroup& group) {
   constexpr int kSteps = 40;
   for (int step = 0; step < kSteps; ++step) group.barrier().wait();
   const bool hangs = env.rank + 1 == env.world_size && env.restart_count == 0;
   if (hangs && how == "hang-stop") std::raise(SIGSTOP);
   if (hangs && how == "hang-sleep") compute_for_long();
   if (hangs && how == "hang-loop") loop_forever();
+  if (hangs && how == "hang-read") std::ifstream(file).get();
   group.barrier().wait();
   return 0;
 }
@@ -173,7 +176,7 @@ int main(int, char** argv) {
     if (how == "meet") options.join_timeout = std::chrono::seconds(2);
     if (how == "meet" && env.rank + 1 == env.world_size) ::pause();
     auto group = ProcessGroup::create(env, options);
-    if (hangs) return hang_once(how, env, group);
+    if (hangs) return hang_once(how, argv[3], env, group);
     if (how == "slow") return make_slow_steps(std::stod(argv[3]), argv[4], env, group);
     return come_apart(how, env, group);
   });

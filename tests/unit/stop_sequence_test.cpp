@@ -17,7 +17,7 @@ using Phase = StopSequence::Phase;
 
 namespace {
 
-constexpr KilledLimits kLimits{.warning_after = 5s, .abandoned_after = 60s};
+constexpr KilledLimits kLimits{.hung_after = 1s, .warning_after = 5s, .abandoned_after = 60s};
 
 /// A sequence and its clock; steps as text.
 class Bench {
@@ -28,10 +28,11 @@ class Bench {
     return text_of(sequence.request(now_, signal, grace));
   }
   std::string stacks_taken() { return text_of(sequence.stacks_taken(now_)); }
-  std::string wait(std::chrono::milliseconds time) {
+  std::string wait(std::chrono::milliseconds time, bool are_stuck = false) {
     now_ += time;
-    return text_of(sequence.advance(now_));
+    return text_of(sequence.advance(now_, are_stuck));
   }
+  void only_killed_left() { sequence.only_killed_left(now_); }
 
   StopSequence sequence;
 
@@ -73,6 +74,33 @@ TEST_SUITE("stop sequence") {
     CHECK(bench.wait(1ms) == "abandon");
     CHECK_FALSE(bench.sequence.deadline());
     CHECK(bench.wait(1h).empty());
+  }
+
+  TEST_CASE("stop sequence: killed workers that hang in the kernel are not waited for") {
+    Bench bench(StacksWhen::never);
+    CHECK(bench.request(30s) == "signal 15");
+    bench.only_killed_left();
+    CHECK(bench.wait(999ms, true).empty());
+    CHECK(bench.wait(1ms, true) == "abandon");
+    CHECK_FALSE(bench.sequence.deadline());
+
+    Bench beside_a_slow_one(StacksWhen::never);
+    CHECK(beside_a_slow_one.request(30s) == "signal 15");
+    CHECK(beside_a_slow_one.wait(30s) == "kill: still running 30.0 s after the request to stop");
+    CHECK(beside_a_slow_one.wait(5s, true) == "abandon");
+  }
+
+  TEST_CASE("stop sequence: killed workers that leave the kernel get the usual time to end") {
+    Bench bench(StacksWhen::kill);
+    bench.only_killed_left();  // before a stop it has no effect
+    CHECK(bench.request(30s) == "signal 15");
+    bench.only_killed_left();
+    CHECK(bench.request(0s).empty());
+    CHECK(bench.wait(1s).empty());
+    bench.only_killed_left();
+    CHECK(bench.wait(4999ms).empty());
+    CHECK(bench.wait(1ms) == "warn");
+    CHECK(bench.wait(60s) == "abandon");
   }
 
   TEST_CASE("stop sequence: --stacks selects the steps that capture stacks") {
