@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,6 +47,17 @@ BOMB_LIMIT = 30
 
 # Script of workers that hang on one node or rank and fail elsewhere, in the folder of the test.
 READING = "reading"
+READ_OR_SLEEP = """
+import os, sys, time
+def load():
+    if os.environ["RANK"] == "1":
+        open(sys.argv[1], "rb").read()
+    time.sleep(1000)
+load()
+"""
+ONE_SECOND = r"rank 1 \(pid \d+\) is still running 1\.\d s after SIGKILL: state D"
+# py-spy may be beside the interpreter.
+PATH = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
 FAIL = f"while [ ! -e {READING} ]; do sleep 0.1; done; sleep 0.5; exit 3"
 
 # Like a helper that sudo starts in the background.
@@ -190,7 +202,7 @@ class DescendantsTest(unittest.TestCase):
         process = subprocess.Popen(
             [DDPRUN, "--no_python", *command], stdout=output, stderr=output,
             stdin=subprocess.DEVNULL, cwd=self.folder, preexec_fn=prepare,
-            env=os.environ | {"TMPDIR": str(self.temporary)})
+            env=os.environ | {"TMPDIR": str(self.temporary), "PATH": PATH})
         self.addCleanup(process.kill)
         return process
 
@@ -315,7 +327,8 @@ class DescendantsTest(unittest.TestCase):
                 "--exit_code=worker",
                 f"--rdzv_endpoint=127.0.0.2:{port.number}", f"--local_addr=127.0.0.{number}",
                 f"--rdzv_conf=last_call_timeout=10,is_host={int(number == 2)}",
-                "--shutdown_timeout=1", *options, "/bin/sh", "-c", script], prepare, f"output{number}")
+                "--shutdown_timeout=1", *options, "/bin/sh", "-c", script],
+                prepare, f"output{number}")
                      for number, script in ((2, host), (3, other))]
             codes = [node.wait(3 * TIME_LIMIT) for node in nodes]
         return codes, self.output("output2"), self.output("output3")
@@ -401,8 +414,18 @@ class DescendantsTest(unittest.TestCase):
                               *self.hang_in_a_read()])
         self.assertEqual(1, process.wait(TIME_LIMIT), self.output())
         self.assertRegex(self.output(), r"rank 1 hangs \(no progress for \S+ s\): [^;]*read of ")
-        self.assertRegex(self.output(), r"rank 1 \(pid \d+\) " + stuck + "[^;]*; no restart beside it")
-        self.assertRegex(self.output(), r"rank 1 \(pid \d+\) is still running 1\.\d s after SIGKILL")
+        self.assertRegex(self.output(), ONE_SECOND + "[^;]*; no restart beside it")
+        self.assertRegex(self.output(), r"rank 1 \(pid \d+\) " + stuck)
+        self.assertNotIn("not done in time", self.output())
+
+    @unittest.skipUnless(shutil.which("py-spy", path=PATH), "py-spy is not installed")
+    def test_python_lines_of_a_hung_worker_that_cannot_be_killed_are_reported(self):
+        self.mount_hung_file_system()
+        (self.folder / "train.py").write_text(READ_OR_SLEEP)
+        process = self.start(["--nproc_per_node=2", "--max_restarts=3", "--hang_timeout=2",
+                              sys.executable, "train.py", str(self.folder / "mount" / "file")])
+        self.assertEqual(1, process.wait(TIME_LIMIT), self.output())
+        self.assertIn("[rank 1]: load (train.py:5)", self.output())
         self.assertNotIn("not done in time", self.output())
 
     def test_node_leaves_the_run_at_once_if_its_hung_worker_cannot_be_killed(self):
@@ -410,8 +433,8 @@ class DescendantsTest(unittest.TestCase):
         command = f"[ $WORLD_SIZE = 1 ] && exit 0; exec {' '.join(self.hang_in_a_read())}"
         codes, host, other = self.run_two_nodes(command, command, options=["--hang_timeout=2"])
         self.assertEqual([0, 1], codes, host + other)
-        self.assertRegex(other, r"this node cannot start workers again: rank 1 \(pid \d+\) " + stuck)
-        self.assertRegex(other, r"rank 1 \(pid \d+\) is still running 1\.\d s after SIGKILL")
+        self.assertRegex(other, "this node cannot start workers again: " + ONE_SECOND)
+        self.assertRegex(other, r"rank 1 \(pid \d+\) " + stuck)
 
     def hang_in_a_read(self):
         """A command whose last rank hangs in state D, while the others wait for it."""
