@@ -55,8 +55,7 @@ void note_early_exit(std::vector<WorkerExited>& exits) {
   const bool are_victims = std::all_of(first, exits.end(), [&](const WorkerExited& exit) {
     return !has_failed(exit) || is_victim_of_a_peer(exit);
   });
-  if (first != exits.end() && are_victims)
-    exits.front().ended_before = "before the others, which lost a connection to a peer";
+  if (first != exits.end() && are_victims) exits.front().ended_before = kBeforeTheOthers;
 }
 
 std::vector<WorkerExited> failures_root_cause_first(const std::vector<WorkerExited>& exits) {

@@ -20,6 +20,10 @@ bool blames_a_peer(std::optional<Errc> code, std::string_view message);
 /// own SIGABRT killed it.
 bool is_victim_of_a_peer(const WorkerExited& exit);
 
+/// WorkerExited::ended_before of a worker whose end made others fail.
+inline constexpr const char* kBeforeTheOthers =
+    "before the others, which lost a connection to a peer";
+
 /// Sets WorkerExited::ended_before of a worker that exited with code 0 before any failure if it is
 /// the only one and all failed workers blame a peer. `exits` are in the order of their detection.
 void note_early_exit(std::vector<WorkerExited>& exits);

@@ -118,6 +118,24 @@ NodePlacement make_placement(const membership::RoundFormed& round, const std::st
   return placement;
 }
 
+/// Returns the workers that exited with code 0 before any worker failed. The workers of other nodes
+/// may fail because of them.
+std::vector<membership::Failure> early_exits_of(const AttemptEnd& end, const std::string& node) {
+  std::vector<membership::Failure> exits;
+  for (auto exit : end.exits) {
+    const bool is_early = !exit.failed() && !exit.was_stopped;
+    if (!is_early || exits.size() == membership::kEarlyExitsMax) break;
+    exit.ended_before = "on node " + node + " " + kBeforeTheOthers;
+    exit.node = node;
+    exits.push_back({.rank = exit.rank,
+                     .ran_seconds = exit.ran_seconds,
+                     .description = describe_failure(exit),
+                     .node = node,
+                     .exit = shortened(exit, true)});
+  }
+  return exits;
+}
+
 membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& plan) {
   const std::string node = plan.nodes ? plan.nodes->name : std::string();
   membership::OwnWorkersEnded ended{.still_running = end.still_running};
@@ -141,6 +159,7 @@ membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& pl
          .node = node,
          .exit = shortened(exit, ended.failures.empty())});
   }
+  if (plan.nodes) ended.early_exits = early_exits_of(end, node);
   ended.flights = end.flights;
   if (end.is_final) ended.no_restart = "no restart, because --on_hang is stop";
   if (end.still_running && !failures.empty() && !plan.nodes) {

@@ -44,6 +44,8 @@ void bound(WorkersEnded& ended) {
   cut(ended.not_started, kReasonBytesMax);
   if (ended.no_restart) cut(*ended.no_restart, kReasonBytesMax);
   bound_failures(ended.failures);
+  ended.early_exits.resize(std::min(ended.early_exits.size(), kEarlyExitsMax));
+  bound_failures(ended.early_exits);
   bound_flights(ended.flights);
 }
 

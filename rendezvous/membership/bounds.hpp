@@ -17,6 +17,7 @@ inline constexpr std::size_t kDescriptionBytesMax = std::size_t{1} << 10;
 
 /// Maximum number of failures in a message; one failed collective can fail a thousand ranks.
 inline constexpr std::size_t kFailuresMax = 64;
+inline constexpr std::size_t kEarlyExitsMax = 2;  // shows that it is not the only one
 
 /// Maximum total bytes of the exits in a message's failures.
 inline constexpr std::size_t kExitBytesMax = std::size_t{1} << 20;

@@ -70,8 +70,8 @@ auto fields(M& m) {
   } else if constexpr (is<StopWorkers>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.reason, m.is_orderly, m.signal);
   } else if constexpr (is<WorkersEnded>(static_cast<M*>(nullptr))) {
-    return std::tie(m.round, m.have_succeeded, m.not_started, m.failures, m.flights, m.were_asked,
-                    m.no_restart);
+    return std::tie(m.round, m.have_succeeded, m.not_started, m.failures, m.early_exits, m.flights,
+                    m.were_asked, m.no_restart);
   } else if constexpr (is<MissingRank>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.doing);
   } else if constexpr (is<StalledConnection>(static_cast<M*>(nullptr))) {

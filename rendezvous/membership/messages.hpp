@@ -21,7 +21,7 @@
 namespace ddprun::membership {
 
 /// Version of these messages. Agents with different versions cannot communicate.
-inline constexpr std::uint32_t kProtocolVersion = 13;
+inline constexpr std::uint32_t kProtocolVersion = 14;
 
 /// Maximum round number and restart count that is accepted from a node.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -164,6 +164,9 @@ struct WorkersEnded {
   bool have_succeeded = false;
   std::string not_started{};        ///< why a worker could not be executed; empty: all could
   std::vector<Failure> failures{};  ///< failures with own causes, root cause first
+  /// Workers that exited with code 0 before any worker of the node failed, at most kEarlyExitsMax.
+  /// The only one of a round is the root cause if all failures blame a peer.
+  std::vector<Failure> early_exits{};
   std::vector<control::RankFlights> flights{};  ///< flight records of its workers
   bool were_asked = false;                      ///< they were asked to stop before they ended
   /// Reason why no other round may follow; nullopt: none.

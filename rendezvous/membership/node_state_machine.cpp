@@ -344,6 +344,7 @@ void NodeStateMachine::on_event(const OwnWorkersEnded& ended) {
                       .have_succeeded = ended.have_succeeded,
                       .not_started = ended.not_started,
                       .failures = ended.failures,
+                      .early_exits = ended.early_exits,
                       .flights = ended.flights,
                       .were_asked = were_asked_,
                       .no_restart = ended.no_restart});

@@ -56,6 +56,7 @@ struct OwnWorkersEnded {
   bool have_succeeded = false;
   std::string not_started{};
   std::vector<Failure> failures{};
+  std::vector<Failure> early_exits{};           ///< see WorkersEnded
   std::vector<control::RankFlights> flights{};  ///< flight records of the workers
   /// Describes the processes that could not be killed; nullopt: none.
   std::optional<std::string> still_running{};

@@ -16,6 +16,7 @@ void RoundEnd::note(NodeId node, const WorkersFailing& failing, Time now) {
 }
 
 void RoundEnd::note(NodeId node, const WorkersEnded& ended, Time now) {
+  failures_.add_early_exits(node, ended.early_exits);
   if (ended.have_succeeded) {
     if (!ended.were_asked) ++succeeded_unasked_;
     return;

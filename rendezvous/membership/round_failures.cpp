@@ -28,6 +28,12 @@ void RoundFailures::add(std::uint64_t node, const std::vector<Failure>& failures
   if (!first_time_) first_time_ = now;
 }
 
+void RoundFailures::add_early_exits(std::uint64_t node, const std::vector<Failure>& exits) {
+  for (const auto& exit : exits) {
+    if (early_exits_.size() < kEarlyExitsMax) early_exits_.push_back({node, exit});
+  }
+}
+
 void RoundFailures::add_flights(const std::vector<control::RankFlights>& flights) {
   for (const auto& rank : flights) {
     const auto bytes = encoded_bytes(rank);
@@ -39,7 +45,7 @@ void RoundFailures::add_flights(const std::vector<control::RankFlights>& flights
 
 /// Orders workers that failed on their own before those that blame a peer, then by the order of the
 /// nodes' first failure reports: WorkersEnded may arrive in another order, depending on the time
-/// for cleanup.
+/// for cleanup. If all blame a peer, it may have exited with code 0.
 std::vector<RoundFailures::Reported> RoundFailures::sorted() const {
   const auto key = [this](const Reported& reported) {
     const auto place = std::find(nodes_.begin(), nodes_.end(), reported.node);
@@ -48,6 +54,8 @@ std::vector<RoundFailures::Reported> RoundFailures::sorted() const {
   auto sorted = reported_;
   std::stable_sort(sorted.begin(), sorted.end(),
                    [&](const Reported& a, const Reported& b) { return key(a) < key(b); });
+  const bool are_victims = !sorted.empty() && sorted.front().failure.is_victim;
+  if (are_victims && early_exits_.size() == 1) sorted.insert(sorted.begin(), early_exits_.front());
   return sorted;
 }
 

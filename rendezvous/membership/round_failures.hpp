@@ -22,6 +22,9 @@ class RoundFailures {
   /// Failures reported by a node after its workers ended; empty if it could not start them.
   void add(std::uint64_t node, const std::vector<Failure>& failures, Time now);
 
+  /// Workers of a node that exited with code 0; see WorkersEnded.
+  void add_early_exits(std::uint64_t node, const std::vector<Failure>& exits);
+
   /// Flight records reported by a node; dropped beyond kAllFlightsBytesMax.
   void add_flights(const std::vector<control::RankFlights>& flights);
 
@@ -47,6 +50,7 @@ class RoundFailures {
   std::vector<Reported> sorted() const;
 
   std::vector<Reported> reported_;
+  std::vector<Reported> early_exits_;
   std::vector<control::RankFlights> flights_;
   std::size_t flights_bytes_ = 0;
   std::vector<std::uint64_t> nodes_;  ///< in the order of their failure reports

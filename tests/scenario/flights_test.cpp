@@ -111,6 +111,21 @@ TEST_SUITE("flights") {
     }
   }
 
+  TEST_CASE("flight records: a rank of another node that exits before its peers finish is named") {
+    Cluster cluster("3", "exec " + in_bin("flight_worker") + " host end");
+    std::vector<Program*> nodes;
+    for (const int number : {2, 3, 4}) nodes.push_back(&cluster.start(number));
+    for (auto* node : nodes) {
+      CHECK(node->wait() == 1);
+      const auto output = in_one_line(node->output());
+      CAPTURE(output);
+      CHECK(contains(output, "Root cause (first failure observed): rank : 2 "));
+      CHECK(contains(output,
+                     "has ended with exit code 0 on node 127.0.0.4 before the others, "
+                     "which lost a connection to a peer"));
+    }
+  }
+
   TEST_CASE("flight records: a rank that exits before others start to wait is named") {
     const TemporaryFolder folder;
     const std::string events = folder / "events";

@@ -203,6 +203,27 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<Finish>(1)[0].outcome.failures[0].node == "node2");
   }
 
+  TEST_CASE("coordination: a worker that exits with 0 is the cause if all others blame a peer") {
+    struct Row {
+      std::size_t exits;
+      bool is_victim;
+      const char* cause;
+    };
+    for (const Row& row : {Row{1, true, "node1"}, {1, false, "node2"}, {2, true, "node2"}}) {
+      CAPTURE(row.exits);
+      auto driver = two_running(settings(2, 2));
+      driver.send(1,
+                  WorkersEnded{.round = 0,
+                               .have_succeeded = true,
+                               .early_exits = std::vector<Failure>(row.exits, failure("node1"))},
+                  2600);
+      driver.send(2, WorkersEnded{.round = 0, .failures = {failure("node2", row.is_victim)}}, 2700);
+      const auto& outcome = driver.sent_to<Finish>(1)[0].outcome;
+      CHECK(outcome.failures[0].node == row.cause);
+      CHECK(outcome.failures.size() == (row.exits == 1 && row.is_victim ? 2 : 1));
+    }
+  }
+
   TEST_CASE("coordination: messages about an earlier round are ignored") {
     auto driver = two_running(settings(2, 2, 3));
     driver.send(2, WorkersFailing{0, "x"}, 2100);

@@ -91,8 +91,11 @@ const std::vector<NodeMessage> kFromNodes = {
          .probe = {.host = "10.0.0.1", .port = 40'000}},
     Heartbeat{77, 3, {std::chrono::milliseconds(4000), 1000}},
     WorkersFailing{3, "rank 1 is dying", true},
-    WorkersEnded{
-        .round = 3, .not_started = "x", .failures = {kFailure, kFailure}, .flights = {kFlights}},
+    WorkersEnded{.round = 3,
+                 .not_started = "x",
+                 .failures = {kFailure, kFailure},
+                 .early_exits = {kFailure},
+                 .flights = {kFlights}},
     Leave{"was asked to stop", 15},
     Probed{7, {0, 3}},
     HangNotice{.round = 3,
