@@ -108,7 +108,8 @@ constexpr OptionEntry kWorkers[] = {
      "PET_NPROC_PER_NODE", "1",
      "Number of workers on this node. auto: one per GPU, or one per CPU if there is no GPU.",
      [](Options& o, Text v) { return keep(o.nproc_per_node, parse_worker_count(v)); },
-     "gpu: one worker per visible NVIDIA GPU. cpu: one worker per CPU that ddprun may use, limited "
+     "gpu: one worker per visible NVIDIA GPU or MIG device. cpu: one worker per CPU that ddprun "
+     "may use, limited "
      "by the CPU quota of its cgroup."},
     {"module", 'm', "", OptionGroup::workers, Section::job, "PET_MODULE", "",
      "Run the program as a Python module, like python3 -m.", set_flag<&Options::module>},
@@ -123,7 +124,7 @@ constexpr OptionEntry kWorkers[] = {
     {"virtual_local_rank", 0, "", OptionGroup::workers, Section::node, "PET_VIRTUAL_LOCAL_RANK", "",
      "Set LOCAL_RANK=0 in each worker and make only its own GPU visible to it.",
      set_flag<&Options::virtual_local_rank>,
-     "CUDA_VISIBLE_DEVICES contains only the GPU of the worker's local rank."},
+     "CUDA_VISIBLE_DEVICES contains only the GPU or MIG device of the worker's local rank."},
     {"numa_binding", 0, "node|socket|exclusive|core-complex", OptionGroup::workers, Section::node,
      "", "", "torchrun's name of --affinity; core-complex is equivalent to --affinity=l3.",
      set_numa_binding},

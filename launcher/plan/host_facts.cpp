@@ -6,8 +6,6 @@
 #include <limits.h>
 #include <sched.h>
 
-#include <algorithm>
-#include <iterator>
 #include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -33,24 +31,6 @@ std::vector<int> allowed_cpus() {
   }
   CPU_FREE(set);
   return cpus;
-}
-
-/// Some containers have the device files but not the driver's folder in /proc.
-int gpu_device_files() {
-  int count = 0;
-  std::error_code error;
-  for (const auto& file : fs::directory_iterator("/dev", error)) {
-    const auto name = file.path().filename().string();
-    count += name.rfind("nvidia", 0) == 0 && name.size() > 6 &&
-             name.find_first_not_of("0123456789", 6) == std::string::npos;
-  }
-  return count;
-}
-
-int gpus_of_driver() {
-  std::error_code error;
-  const fs::directory_iterator folders("/proc/driver/nvidia/gpus", error);
-  return error ? 0 : static_cast<int>(std::distance(begin(folders), end(folders)));
 }
 
 FileKind file_kind(const fs::path& path) {
@@ -109,7 +89,8 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   HostFacts facts;
   facts.cpus = allowed_cpus();
   facts.cpu_quota = read_cpu_quota("/");
-  facts.installed_gpus = std::max(gpus_of_driver(), gpu_device_files());
+  facts.installed_gpus = count_gpus("/");
+  if (facts.installed_gpus > 0) facts.divided_gpus = read_divided_gpus("/");
   facts.open_files_max = open_files_max();
   facts.working_directory = current_folder();
   facts.program_directory = fs::read_symlink("/proc/self/exe", error).parent_path();

@@ -22,6 +22,8 @@ struct HostFacts {
   std::vector<int> cpus;  ///< CPUs that this process may run on
   double cpu_quota = 0;   ///< CPU quota of its cgroups in CPUs; 0: no limit
   int installed_gpus = 0;
+  /// Entries of CUDA_VISIBLE_DEVICES if a GPU is in MIG mode; see read_divided_gpus().
+  std::vector<std::string> divided_gpus;
   std::uint64_t open_files_max = 0;  ///< soft limit of this process; 0: unknown
 
   std::filesystem::path working_directory;

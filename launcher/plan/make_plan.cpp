@@ -28,7 +28,7 @@ class Planner {
         facts_(facts),
         problems_(problems),
         gpus_(visible_gpus(facts.environment("CUDA_VISIBLE_DEVICES"), facts.installed_gpus,
-                           facts.read_gpus)) {}
+                           facts.divided_gpus, facts.read_gpus)) {}
 
   LaunchPlan make() {
     choose_nodes();
@@ -194,11 +194,20 @@ class Planner {
               std::to_string(kLocalWorkersMax) + " that one node may have");
       workers_ = 0;
     }
+    if (wanted.kind != Count::number && wanted.kind != Count::cpu) warn_of_mig();
     const bool needs_gpu_each = options_.virtual_local_rank && !options_.share_gpu;
     if (needs_gpu_each && !gpus_.empty() && workers_ > gpus) {
       problem("--virtual_local_rank: " + std::to_string(workers_) + " workers cannot each have " +
               "one of " + std::to_string(gpus) + " visible GPUs");
     }
+  }
+
+  void warn_of_mig() {
+    if (workers_ < 2 || options_.virtual_local_rank) return;
+    if (gpus_.empty() || gpus_.front().rfind("MIG-", 0) != 0) return;
+    plan_.warnings.push_back(
+        "CUDA shows a process only the first of several MIG devices; add --virtual_local_rank, "
+        "which assigns each worker its own");
   }
 
   /// Returns "; ranks are 0 to 3" or "; the only rank is 0".

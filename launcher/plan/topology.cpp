@@ -70,17 +70,81 @@ CpuFacts facts_of(const fs::path& root, int cpu) {
           .last_cache = last_cache_of(folder, cpu)};
 }
 
-/// Parses the line "GPU UUID: GPU-..."; it contains question marks for a GPU that has not been used
-/// since boot.
-std::string uuid_in(const fs::path& information) {
-  std::ifstream file(information);
+/// Returns the text after `name` in a file of lines "name \t text"; empty if the line is missing.
+std::string value_in(const fs::path& path, const std::string& name) {
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind("GPU UUID:", 0) != 0) continue;
-    const auto begin = line.find("GPU-");
-    if (begin == std::string::npos || line.find('?') != std::string::npos) return "";
-    return line.substr(begin);
+    if (line.rfind(name, 0) != 0) continue;
+    const auto begin = line.find_first_not_of(" \t", name.size());
+    return begin == std::string::npos ? "" : line.substr(begin);
   }
   return "";
+}
+
+/// Returns the UUID, which contains question marks for a GPU that has not been used since boot.
+std::string uuid_in(const fs::path& information) {
+  const auto uuid = value_in(information, "GPU UUID:");
+  return uuid.rfind("GPU-", 0) == 0 && uuid.find('?') == std::string::npos ? uuid : "";
+}
+
+bool is_there(const fs::path& file) {
+  std::error_code ignored;
+  return fs::exists(file, ignored);
+}
+
+int count_device_files(const fs::path& root) {
+  constexpr std::string_view kStart = "nvidia";
+  const auto files = entries_of(root / "dev", std::string(kStart));
+  return static_cast<int>(std::count_if(files.begin(), files.end(), [&](const fs::path& file) {
+    const auto name = file.filename().string();
+    return name.size() > kStart.size() &&
+           name.find_first_not_of("0123456789", kStart.size()) == std::string::npos;
+  }));
+}
+
+/// A GPU in the driver's folder.
+struct ListedGpu {
+  GpuFacts facts;
+  int minor = -1;  ///< number of its device file; -1: unknown
+};
+
+/// Returns the GPUs in the driver's folder that have a device file; all if /dev has no such files.
+std::vector<ListedGpu> listed_gpus(const fs::path& root) {
+  const bool has_files = count_device_files(root) > 0;
+  std::vector<ListedGpu> gpus;
+  // The folders' names are bus addresses.
+  for (const auto& folder : entries_of(root / "proc/driver/nvidia/gpus", "")) {
+    const int minor = number_in(value_in(folder / "information", "Device Minor:"), -1);
+    const auto file = root / "dev" / ("nvidia" + std::to_string(minor));
+    if (has_files && minor >= 0 && !is_there(file)) continue;
+    const auto device = root / "sys/bus/pci/devices" / folder.filename();
+    gpus.push_back({.facts = {.uuid = uuid_in(folder / "information"),
+                              .node = number_in(first_line(device / "numa_node"), -1)},
+                    .minor = minor});
+  }
+  return gpus;
+}
+
+/// Returns true if the device file of this capability exists, or the driver names none.
+bool has_capability(const fs::path& root, const fs::path& folder) {
+  const auto minor = value_in(folder / "access", "DeviceFileMinor:");
+  return minor.empty() || is_there(root / "dev/nvidia-caps" / ("nvidia-cap" + minor));
+}
+
+/// Adds the MIG devices of a GPU; returns false if the GPU is not divided.
+bool add_mig_devices(const fs::path& root, const ListedGpu& gpu, std::vector<std::string>& names) {
+  const auto capabilities = root / "proc/driver/nvidia/capabilities";
+  const auto instances =
+      entries_of(capabilities / ("gpu" + std::to_string(gpu.minor)) / "mig", "gi");
+  for (const auto& instance : instances) {
+    if (!has_capability(root, instance)) continue;
+    for (const auto& part : entries_of(instance, "ci")) {
+      if (!has_capability(root, part)) continue;
+      names.push_back("MIG-" + gpu.facts.uuid + "/" + instance.filename().string().substr(2) + "/" +
+                      part.filename().string().substr(2));
+    }
+  }
+  return !instances.empty();
 }
 
 /// Returns the limit of this cgroup, without its parents', in CPUs; 0: none.
@@ -105,13 +169,29 @@ std::vector<CpuFacts> read_cpus(const fs::path& root, const std::vector<int>& cp
 
 std::vector<GpuFacts> read_gpus(const fs::path& root) {
   std::vector<GpuFacts> gpus;
-  // The folders' names are bus addresses.
-  for (const auto& folder : entries_of(root / "proc/driver/nvidia/gpus", "")) {
-    const auto device = root / "sys/bus/pci/devices" / folder.filename();
-    gpus.push_back({.uuid = uuid_in(folder / "information"),
-                    .node = number_in(first_line(device / "numa_node"), -1)});
-  }
+  for (auto& gpu : listed_gpus(root)) gpus.push_back(std::move(gpu.facts));
   return gpus;
+}
+
+int count_gpus(const fs::path& root) {
+  const int files = count_device_files(root);
+  const auto folders = static_cast<int>(entries_of(root / "proc/driver/nvidia/gpus", "").size());
+  return files == 0 || folders == 0 ? std::max(files, folders) : std::min(files, folders);
+}
+
+std::vector<std::string> read_divided_gpus(const fs::path& root) {
+  if (entries_of(root / "proc/driver/nvidia/capabilities", "gpu").empty()) return {};
+  bool is_any_divided = false;
+  std::vector<std::string> names;
+  for (const auto& gpu : listed_gpus(root)) {
+    if (gpu.facts.uuid.empty()) return {};
+    if (add_mig_devices(root, gpu, names)) {
+      is_any_divided = true;
+    } else {
+      names.push_back(gpu.facts.uuid);
+    }
+  }
+  return is_any_divided ? names : std::vector<std::string>();
 }
 
 double read_cpu_quota(const fs::path& root) {

@@ -41,10 +41,11 @@ bool is_repeated(const std::vector<std::string>& entries, const std::string& ent
 }  // namespace
 
 std::vector<std::string> visible_gpus(const std::optional<std::string>& cuda_visible_devices,
-                                      int installed,
+                                      int installed, const std::vector<std::string>& divided,
                                       const std::function<std::vector<GpuFacts>()>& read_gpus) {
   std::vector<std::string> visible;
   if (!cuda_visible_devices) {
+    if (!divided.empty()) return divided;
     for (int gpu = 0; gpu < installed; ++gpu) visible.push_back(std::to_string(gpu));
     return visible;
   }
@@ -73,9 +74,11 @@ std::vector<int> nodes_of_gpus(const std::vector<std::string>& entries,
   std::vector<int> nodes;
   for (const auto& entry : entries) {
     const bool is_by_uuid = entry.rfind("GPU-", 0) == 0;
+    const bool is_mig = entry.rfind("MIG-", 0) == 0;
     const auto index = static_cast<std::size_t>(index_in(entry));
     const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const GpuFacts& gpu) {
       if (is_by_uuid) return gpu.uuid.rfind(entry, 0) == 0;
+      if (is_mig) return !gpu.uuid.empty() && entry.rfind("MIG-" + gpu.uuid + "/", 0) == 0;
       return static_cast<std::size_t>(&gpu - gpus.data()) == index;
     });
     nodes.push_back(found == gpus.end() ? -1 : found->node);

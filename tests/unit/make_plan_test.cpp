@@ -136,6 +136,20 @@ TEST_SUITE("make plan") {
                    "CUDA_VISIBLE_DEVICES=-1 leaves none of the 8 GPUs visible"));
   }
 
+  TEST_CASE("make plan: each MIG device counts and --virtual_local_rank assigns it") {
+    auto facts = with_gpus(1);
+    facts.divided_gpus = {"MIG-GPU-a/1/0", "MIG-GPU-a/2/0"};
+    const auto plan = plan_of({"--nproc_per_node=gpu", "--virtual_local_rank", "train.py"}, facts);
+    CHECK(plan.warnings.empty());
+    REQUIRE(plan.workers.size() == 2);
+    CHECK(variable(plan.workers[1], "CUDA_VISIBLE_DEVICES") == "MIG-GPU-a/2/0");
+    CHECK(contains(plan_of({"--nproc_per_node=auto", "train.py"}, facts).warnings[0],
+                   "add --virtual_local_rank"));
+    CHECK(plan_of({"--nproc_per_node=2", "train.py"}, facts).warnings.empty());
+    facts.divided_gpus.pop_back();
+    CHECK(plan_of({"--nproc_per_node=gpu", "train.py"}, facts).warnings.empty());
+  }
+
   TEST_CASE("make plan: a cgroup quota limits the CPUs and is noted") {
     auto facts = usual();
     facts.cpu_quota = 2.5;

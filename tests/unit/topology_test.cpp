@@ -44,10 +44,17 @@ class FakeMachine {
   }
 
   /// In the driver's folder and on the bus.
-  void add_gpu(const std::string& address, const std::string& uuid, int node) const {
+  void add_gpu(const std::string& address, const std::string& uuid, int node, int minor) const {
     write("proc/driver/nvidia/gpus/" + address + "/information",
-          "Model: \t\t NVIDIA H100\nIRQ:   \t\t 0\nGPU UUID: \t " + uuid + "\nVideo BIOS: \t 96");
+          "Model: \t\t NVIDIA H100\nIRQ:   \t\t 0\nGPU UUID: \t " + uuid +
+              "\nVideo BIOS: \t 96\nDevice Minor: \t " + std::to_string(minor));
     write("sys/bus/pci/devices/" + address + "/numa_node", std::to_string(node));
+  }
+
+  /// A GPU instance or a compute instance, and the minor number of its device file.
+  void add_mig(const std::string& instance, int minor) const {
+    write("proc/driver/nvidia/capabilities/" + instance + "/access",
+          "DeviceFileMinor: " + std::to_string(minor) + "\nDeviceFileMode: 292");
   }
 
  private:
@@ -78,7 +85,7 @@ CpuMap shares(const FakeMachine& machine, const std::string& allowed, int worker
 using Gpus = std::vector<std::string>;
 
 Gpus visible(const std::string& variable, int installed, const std::vector<GpuFacts>& gpus = {}) {
-  return visible_gpus(variable, installed, [gpus] { return gpus; });
+  return visible_gpus(variable, installed, {}, [gpus] { return gpus; });
 }
 
 }  // namespace
@@ -118,11 +125,55 @@ TEST_SUITE("topology") {
 
   TEST_CASE("topology: GPUs are listed by bus id with UUID and NUMA node if known") {
     const FakeMachine machine;
-    machine.add_gpu("0000:c1:00.0", "GPU-c", 1);
-    machine.add_gpu("0000:1b:00.0", "GPU-a", 0);
-    machine.add_gpu("0000:43:00.0", "GPU-" + std::string(36, '?'), -1);
+    machine.add_gpu("0000:c1:00.0", "GPU-c", 1, 2);
+    machine.add_gpu("0000:1b:00.0", "GPU-a", 0, 0);
+    machine.add_gpu("0000:43:00.0", "GPU-" + std::string(36, '?'), -1, 1);
     CHECK(read_gpus(machine.root()) == std::vector<GpuFacts>{{"GPU-a", 0}, {"", -1}, {"GPU-c", 1}});
     CHECK(read_gpus(machine.root() / "nowhere").empty());
+  }
+
+  TEST_CASE("topology: a container's GPUs are those with a device file") {
+    const FakeMachine machine;
+    CHECK(count_gpus(machine.root()) == 0);
+    for (const int gpu : {0, 1, 2}) {
+      machine.add_gpu("0000:0" + std::to_string(gpu) + ":00.0", "GPU-" + std::to_string(gpu), gpu,
+                      2 - gpu);
+    }
+    CHECK(count_gpus(machine.root()) == 3);
+    CHECK(read_gpus(machine.root()).size() == 3);
+    for (const char* other : {"nvidiactl", "nvidia-uvm", "nvidia-caps/nvidia-cap1"})
+      machine.write(std::string("dev/") + other, "");
+    CHECK(count_gpus(machine.root()) == 3);
+    machine.write("dev/nvidia2", "");
+    CHECK(count_gpus(machine.root()) == 1);
+    CHECK(read_gpus(machine.root()) == std::vector<GpuFacts>{{"GPU-0", 0}});
+    const FakeMachine without_driver;
+    without_driver.write("dev/nvidia0", "");
+    without_driver.write("dev/nvidia10", "");
+    CHECK(count_gpus(without_driver.root()) == 2);
+  }
+
+  TEST_CASE("topology: MIG devices are listed if the process has their capabilities") {
+    const FakeMachine machine;
+    machine.add_gpu("0000:0a:00.0", "GPU-a", 0, 0);
+    machine.add_gpu("0000:0b:00.0", "GPU-b", 1, 1);
+    machine.write("proc/driver/nvidia/capabilities/mig/config", "DeviceFileMinor: 1");
+    CHECK(read_divided_gpus(machine.root()).empty());
+    fs::create_directories(machine.root() / "proc/driver/nvidia/capabilities/gpu1/mig");
+    CHECK(read_divided_gpus(machine.root()).empty());
+    machine.add_mig("gpu1/mig/gi1", 30);
+    machine.add_mig("gpu1/mig/gi1/ci0", 31);
+    machine.add_mig("gpu1/mig/gi2", 33);
+    machine.add_mig("gpu1/mig/gi2/ci0", 34);
+    machine.add_mig("gpu1/mig/gi2/ci1", 35);
+    CHECK(read_divided_gpus(machine.root()) == Gpus{"GPU-a"});
+    for (const int file : {30, 31, 33, 35})
+      machine.write("dev/nvidia-caps/nvidia-cap" + std::to_string(file), "");
+    CHECK(read_divided_gpus(machine.root()) == Gpus{"GPU-a", "MIG-GPU-b/1/0", "MIG-GPU-b/2/1"});
+    machine.write("dev/nvidia1", "");
+    CHECK(read_divided_gpus(machine.root()) == Gpus{"MIG-GPU-b/1/0", "MIG-GPU-b/2/1"});
+    machine.add_gpu("0000:0b:00.0", "GPU-" + std::string(36, '?'), 1, 1);
+    CHECK(read_divided_gpus(machine.root()).empty());
   }
 
   TEST_CASE("topology: the CPU quota is the minimum of all cgroup levels in both versions") {
@@ -172,8 +223,11 @@ TEST_SUITE("cgroup folder") {
 TEST_SUITE("visible gpus") {
   TEST_CASE("visible GPUs: all GPUs are visible without the variable") {
     const auto none = [] { return std::vector<GpuFacts>(); };
-    CHECK(visible_gpus({}, 0, none).empty());
-    CHECK(visible_gpus({}, 2, none) == Gpus{"0", "1"});
+    CHECK(visible_gpus({}, 0, {}, none).empty());
+    CHECK(visible_gpus({}, 2, {}, none) == Gpus{"0", "1"});
+    CHECK(visible_gpus({}, 1, {"MIG-GPU-a/1/0", "MIG-GPU-a/2/0"}, none) ==
+          Gpus{"MIG-GPU-a/1/0", "MIG-GPU-a/2/0"});
+    CHECK(visible_gpus("0", 1, {"MIG-GPU-a/1/0", "MIG-GPU-a/2/0"}, none) == Gpus{"0"});
   }
 
   TEST_CASE("visible GPUs: indices count up to the first invalid one like in CUDA") {
@@ -213,6 +267,8 @@ TEST_SUITE("visible gpus") {
   TEST_CASE("visible GPUs: a visible GPU has the NUMA node of its physical GPU") {
     const std::vector<GpuFacts> gpus{{"GPU-a", 0}, {"GPU-b", 1}};
     CHECK(nodes_of_gpus({"1", "0", "2"}, gpus) == std::vector<int>{1, 0, -1});
+    CHECK(nodes_of_gpus({"MIG-GPU-b/1/0", "MIG-GPU-c/1/0", "MIG-2f"}, gpus) ==
+          std::vector<int>{1, -1, -1});
     CHECK(nodes_of_gpus({"GPU-b", "GPU-x", "MIG-1"}, gpus) == std::vector<int>{1, -1, -1});
   }
 }
