@@ -62,7 +62,7 @@ _ddprun() {
     __log_line_prefix_template | __prefix) words="none" ;;
     __event_log_handler) words="null" ;;
     __rdzv_backend) words="static c10d etcd" ;;
-    __affinity) words="none cores exclusive node socket l3" ;;
+    __affinity) words="auto none cores exclusive node socket l3" ;;
     __stdin) words="auto none" ;;
     __preload | __omp_num_threads) words="auto" ;;
     __exit_code) words="torchrun worker" ;;

@@ -82,6 +82,7 @@ struct RendezvousEndpoint {
 /// CPUs of each worker.
 struct Affinity {
   enum class Kind {
+    automatic,  ///< node if each worker has a GPU of known NUMA node, otherwise none
     none,       ///< any CPU that ddprun may use
     cores,      ///< an equal share of whole cores; workers share cores if there are too few
     exclusive,  ///< like cores, but fails if there are too few
@@ -90,7 +91,7 @@ struct Affinity {
     l3,         ///< CPUs of the node that share a last-level cache
     list,       ///< lists from the option
   };
-  Kind kind = Kind::none;
+  Kind kind = Kind::automatic;
   std::vector<std::vector<int>> lists{};  ///< CPUs by local rank; only for Kind::list
 
   bool operator==(const Affinity&) const = default;
@@ -182,8 +183,8 @@ struct LaunchOptions {
   bool share_gpu = false;
   bool preflight = false;
   Affinity affinity;
-  Affinity numa_binding;        ///< torchrun's name for affinity
-  std::string omp_num_threads;  ///< a number, "auto", or empty
+  Affinity numa_binding{.kind = Affinity::Kind::none};  ///< torchrun's name for affinity
+  std::string omp_num_threads;                          ///< a number, "auto", or empty
   std::string role = "default";
   std::string start_method = "spawn";
 

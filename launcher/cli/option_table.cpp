@@ -256,11 +256,14 @@ constexpr OptionEntry kNodes[] = {
 };
 
 constexpr OptionEntry kOwn[] = {
-    {"affinity", 0, "none|cores|exclusive|node|socket|l3|LIST;...", OptionGroup::own, Section::node,
-     "", "none",
+    {"affinity", 0, "auto|none|cores|exclusive|node|socket|l3|LIST;...", OptionGroup::own,
+     Section::node, "", "auto",
      "CPUs of each worker: an equal share of the cores near its GPU, all CPUs of a NUMA node, "
      "socket or L3 cache, or lists by local rank as in 0-7;8-15.",
      [](Options& o, Text v) { return keep(o.affinity, parse_affinity(v)); },
+     "auto is equivalent to node if --nproc_per_node counts GPUs or --virtual_local_rank assigns "
+     "them, their NUMA nodes are known, and ddprun may use CPUs of several nodes, of which no "
+     "worker gets less than half of an equal share; otherwise to none. "
      "none leaves the choice to the kernel. cores gives each worker an equal share of adjacent "
      "physical cores: on the NUMA node of the GPU with its local rank or, if that node is unknown, "
      "on the NUMA nodes in turn, in proportion to their cores. If there are more workers than "

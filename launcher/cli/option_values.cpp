@@ -147,8 +147,10 @@ Parsed<WorkerCount> parse_worker_count(const std::string& text) {
 Parsed<Affinity> parse_affinity(const std::string& text) {
   using Kind = Affinity::Kind;
   constexpr std::pair<std::string_view, Kind> kWords[] = {
-      {"none", Kind::none}, {"cores", Kind::cores},   {"exclusive", Kind::exclusive},
-      {"node", Kind::node}, {"socket", Kind::socket}, {"l3", Kind::l3}};
+      {"auto", Kind::automatic}, {"none", Kind::none},
+      {"cores", Kind::cores},    {"exclusive", Kind::exclusive},
+      {"node", Kind::node},      {"socket", Kind::socket},
+      {"l3", Kind::l3}};
   for (const auto& [word, kind] : kWords) {
     if (text == word) return Affinity{.kind = kind};
   }
@@ -157,8 +159,8 @@ Parsed<Affinity> parse_affinity(const std::string& text) {
     auto cpus = parse_cpu_list(list);
     if (cpus.empty()) {
       return ValueProblem{
-          "is neither none, cores, exclusive, node, socket, l3 nor a list of CPUs for each local "
-          "rank like 0-7;8-15"};
+          "is neither auto, none, cores, exclusive, node, socket, l3 nor a list of CPUs for each "
+          "local rank like 0-7;8-15"};
     }
     std::sort(cpus.begin(), cpus.end());
     cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());

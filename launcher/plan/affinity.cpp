@@ -188,13 +188,26 @@ std::variant<CpuMap, std::string> check_lists(const Topology& topology, const Cp
 std::variant<CpuMap, std::string> bind_workers(const Topology& topology, const Affinity& affinity,
                                                int workers) {
   const auto count = static_cast<std::size_t>(workers);
-  if (affinity.kind == Affinity::Kind::none) return CpuMap(count);
+  using Kind = Affinity::Kind;
+  if (affinity.kind == Kind::none || affinity.kind == Kind::automatic) return CpuMap(count);
   if (topology.cpus.empty()) return "the CPUs that ddprun may run on cannot be read";
   if (affinity.kind == Affinity::Kind::list) return check_lists(topology, affinity.lists, count);
   if (affinity.kind == Affinity::Kind::cores || affinity.kind == Affinity::Kind::exclusive) {
     return divide_cores(topology, affinity.kind, count);
   }
   return bind_to_parts(topology, affinity.kind, count);
+}
+
+Affinity::Kind default_affinity(const Topology& topology, int workers) {
+  const auto count = static_cast<std::size_t>(workers);
+  const auto placed = gpu_nodes(topology, count);
+  if (!placed || nodes_of(topology).size() < 2) return Affinity::Kind::none;
+  for (const int node : *placed) {
+    const auto cpus = cpus_where(topology, [&](const CpuFacts& cpu) { return cpu.node == node; });
+    const auto sharers = static_cast<std::size_t>(std::count(placed->begin(), placed->end(), node));
+    if (2 * cpus.size() * count < topology.cpus.size() * sharers) return Affinity::Kind::none;
+  }
+  return Affinity::Kind::node;
 }
 
 std::vector<int> cores_of_each(const Topology& topology, const CpuMap& map) {

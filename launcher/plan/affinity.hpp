@@ -20,6 +20,11 @@ using CpuMap = std::vector<std::vector<int>>;
 std::variant<CpuMap, std::string> bind_workers(const Topology& topology, const Affinity& affinity,
                                                int workers);
 
+/// Resolves Kind::automatic for workers that use the GPUs: Kind::node if the machine has several
+/// NUMA nodes, the nodes of all workers' GPUs are known, and each worker gets at least half of an
+/// equal share of all CPUs; otherwise Kind::none. Batch systems may allocate few CPUs of a node.
+Affinity::Kind default_affinity(const Topology& topology, int workers);
+
 /// Returns the number of physical cores of each worker, at least one. A core that several workers
 /// share is divided between them.
 std::vector<int> cores_of_each(const Topology& topology, const CpuMap& map);

@@ -13,6 +13,19 @@ int at_least_one(double number) {
   return std::max(static_cast<int>(number), 1);
 }
 
+/// Returns true if each worker uses the GPU of its local rank. A number of workers does not imply
+/// that they use GPUs.
+bool assigns_gpus(const LaunchOptions& options, const std::vector<std::string>& gpus) {
+  const auto counted = options.nproc_per_node.kind;
+  const bool counts_gpus =
+      counted == WorkerCount::Kind::gpu || counted == WorkerCount::Kind::automatic;
+  return !gpus.empty() && (counts_gpus || options.virtual_local_rank);
+}
+
+bool is_any_known(const std::vector<int>& nodes) {
+  return std::any_of(nodes.begin(), nodes.end(), [](int node) { return node >= 0; });
+}
+
 std::string note_of_shared_cores(const CpuMap& map, Affinity::Kind kind) {
   const std::set<std::vector<int>> different(map.begin(), map.end());
   if (kind != Affinity::Kind::cores || different.size() == map.size()) return "";
@@ -36,14 +49,21 @@ std::variant<CpuPlan, std::string> plan_cpus(const LaunchOptions& options, const
                    count, at_least_one(usable_cpus(facts) / std::max(workers, 1)))};
   const bool is_torchruns = options.numa_binding.kind != Affinity::Kind::none;
   const std::string option = is_torchruns ? "--numa_binding: " : "--affinity: ";
-  const auto& affinity = is_torchruns ? options.numa_binding : options.affinity;
-  if (is_torchruns && options.affinity.kind != Affinity::Kind::none) {
+  auto affinity = is_torchruns ? options.numa_binding : options.affinity;
+  const bool is_default = affinity.kind == Affinity::Kind::automatic;
+  const auto kind = options.affinity.kind;
+  if (is_torchruns && kind != Affinity::Kind::none && kind != Affinity::Kind::automatic) {
     return "--affinity and --numa_binding, its spelling in torchrun, exclude each other";
   }
   if (affinity.kind == Affinity::Kind::none || workers == 0) return plan;
+  if (is_default && !assigns_gpus(options, gpus)) return plan;
 
-  const Topology topology{.cpus = facts.read_cpus(),
-                          .gpu_nodes = nodes_of_gpus(gpus, facts.read_gpus())};
+  Topology topology{.cpus = {}, .gpu_nodes = nodes_of_gpus(gpus, facts.read_gpus())};
+  // Reading the CPUs takes longer.
+  if (is_default && !is_any_known(topology.gpu_nodes)) return plan;
+  topology.cpus = facts.read_cpus();
+  if (is_default) affinity.kind = default_affinity(topology, workers);
+  if (affinity.kind == Affinity::Kind::none) return plan;
   auto bound = bind_workers(topology, affinity, workers);
   if (const auto* problem = std::get_if<std::string>(&bound)) return option + *problem;
   plan.cpus = std::get<CpuMap>(std::move(bound));
@@ -54,7 +74,8 @@ std::variant<CpuPlan, std::string> plan_cpus(const LaunchOptions& options, const
     plan.thread_shares[i] =
         std::min(plan.thread_shares[i], at_least_one(facts.cpu_quota / workers));
   }
-  plan.notes.push_back("CPUs: " + describe_map(topology, plan.cpus));
+  plan.notes.push_back("CPUs: " + describe_map(topology, plan.cpus) +
+                       (is_default ? "; --affinity=none changes that" : ""));
   const auto shared = note_of_shared_cores(plan.cpus, affinity.kind);
   if (!shared.empty()) plan.notes.push_back(option + shared);
   return plan;

@@ -205,6 +205,47 @@ TEST_SUITE("cpu plan") {
     }
   }
 
+  TEST_CASE("cpu plan: workers counted by GPU are bound to the nodes of their GPUs by default") {
+    auto facts = facts_of(machine(2, 1, 1, 2));
+    facts.environment = lookup_in({{"OMP_NUM_THREADS", "2"}});
+    facts.installed_gpus = 2;
+    std::vector<GpuFacts> gpus{{"GPU-a", 1}, {"GPU-b", 0}};
+    facts.read_gpus = [&gpus] { return gpus; };
+    const auto cpus = [&](const Strings& options) {
+      auto words = options;
+      words.emplace_back("./x");
+      const auto plan = plan_of(words, facts);
+      CHECK(plan.notes.empty() == plan.workers[0].cpus.empty());
+      std::string text;
+      for (const auto& worker : plan.workers) text += "|" + format_cpu_list(worker.cpus);
+      return text;
+    };
+    CHECK(cpus({"--nproc_per_node=gpu"}) == "|2-3,6-7|0-1,4-5");
+    CHECK(cpus({"--nproc_per_node=auto"}) == "|2-3,6-7|0-1,4-5");
+    CHECK(cpus({"--nproc_per_node=1", "--virtual_local_rank"}) == "|2-3,6-7");
+    CHECK(cpus({"--nproc_per_node=gpu", "--affinity=cores"}) == "|2-3,6-7|0-1,4-5");
+    CHECK(cpus({"--nproc_per_node=gpu", "--affinity=none"}) == "||");
+    CHECK(cpus({"--nproc_per_node=gpu", "--numa_binding=exclusive"}) == "|2-3,6-7|0-1,4-5");
+    CHECK(cpus({"--nproc_per_node=2"}) == "||");
+    CHECK(cpus({"--nproc_per_node=cpu"}) == "||||||||");
+    CHECK(plan_of({"--nproc_per_node=gpu", "./x"}, facts).notes ==
+          Strings{"CPUs: rank 0: 2-3,6-7 (NUMA node 1); rank 1: 0-1,4-5 (NUMA node 0); "
+                  "--affinity=none changes that"});
+    gpus[1].node = -1;
+    CHECK(cpus({"--nproc_per_node=gpu"}) == "||");
+  }
+
+  TEST_CASE("cpu plan: the default leaves workers unbound if the binding takes most CPUs") {
+    const auto two = machine(2, 1, 1, 4);
+    CHECK(default_affinity(with_gpus(two, {0, 1}), 2) == Kind::node);
+    CHECK(default_affinity(with_gpus(two, {0, 0}), 2) == Kind::node);
+    CHECK(default_affinity(with_gpus(two, {0, 1, 1}), 4) == Kind::none);
+    CHECK(default_affinity(with_gpus(two, {0, 2}), 2) == Kind::none);
+    CHECK(default_affinity(with_gpus(machine(1, 1, 1, 4), {0, 0}), 2) == Kind::none);
+    CHECK(default_affinity(with_gpus(only(two, "0-3,8-11,4,12"), {0, 1}), 2) == Kind::none);
+    CHECK(default_affinity(with_gpus(only(two, "0-3,8-11,4-5"), {0, 0}), 2) == Kind::node);
+  }
+
   TEST_CASE("cpu plan: workers that share a core are reported") {
     const auto plan =
         plan_of({"--nproc_per_node=3", "--omp_num_threads=1", "--affinity=cores", "./x"},

@@ -202,7 +202,8 @@ const Case kGood[] = {
     {{"--start_method=fork"}, [](O& o) { o.start_method = "fork"; }},
     {{"--numa_binding=core-complex"}, [](O& o) { o.numa_binding.kind = Affinity::Kind::l3; }},
     {{"--numa-binding", "socket"}, [](O& o) { o.numa_binding.kind = Affinity::Kind::socket; }},
-    {{"--affinity=none"}, [](O&) {}},
+    {{"--affinity=auto"}, [](O&) {}},
+    {{"--affinity=none"}, [](O& o) { o.affinity.kind = Affinity::Kind::none; }},
     {{"--affinity", "exclusive"}, [](O& o) { o.affinity.kind = Affinity::Kind::exclusive; }},
     {{"--affinity=8,0-2;2-3,3"},
      [](O& o) {
@@ -303,7 +304,7 @@ const BadCase kBad[] = {
     {{"--master_port=65536"}, "is not an integer from 0 to 65535"},
     {{"--start_method=forks"}, "must be spawn, fork or forkserver; did you mean fork?"},
     {{"--numa_binding=none"}, "must be node, socket, exclusive or core-complex"},
-    {{"--affinity=core"}, "is neither none, cores, exclusive, node, socket, l3 nor a list"},
+    {{"--affinity=core"}, "is neither auto, none, cores, exclusive, node, socket, l3 nor a list"},
     {{"--affinity=0-3;"}, "nor a list of CPUs for each local rank like 0-7;8-15"},
     {{"--affinity="}, "--affinity=: is neither"},
     {{"--exit_code=job"}, "must be torchrun or worker"},
