@@ -2,6 +2,7 @@
 // attributed to it.
 #include "tests/support/device_ranks.hpp"
 #include "tests/support/rank_threads.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "worker_runtime/cuda/device_exam.hpp"
 #include "worker_runtime/preflight/exchange.hpp"
 #include "worker_runtime/preflight/gpu_exam.hpp"
@@ -11,6 +12,8 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -30,12 +33,16 @@ CudaDevice device_at(int index, const nccl::DeviceTable& table = fake_device_tab
   return {.table = &table, .device = {.kind = Device::Kind::cuda, .index = index}};
 }
 
-Exam look_at(const CudaDevice& found, Progress& progress) {
+/// The GPUs of the machine do not matter.
+constexpr const char* kNoNvml = "libnvidia-ml-missing.so.1";
+
+Exam look_at(const CudaDevice& found, Progress& progress, const char* nvml = kNoNvml) {
   const int index = found.device.index;
   return examine_gpu(found,
                      {.memory_bytes = kBytes,
                       .product_size = kSize,
-                      .seconds = [index] { return fake_seconds(index); }},
+                      .seconds = [index] { return fake_seconds(index); },
+                      .nvml = nvml},
                      progress);
 }
 
@@ -95,7 +102,25 @@ TEST_SUITE("preflight of a device") {
     // The fake needs a second for each kernel, and one to detect their end.
     CHECK(exam.memory_bytes_per_second == 2.0 * kBytes / 3);
     CHECK(exam.product_flops == 2.0 * kSize * kSize * kSize / 2);
-    CHECK(progress.doing() == ": multiplying matrices");
+    CHECK(progress.doing() == ": asking the driver for its errors");
+  }
+
+  TEST_CASE("device preflight: errors that the driver reports are added") {
+    const CleanDevices clean;
+    const TemporaryFolder folder;
+    const std::string file = folder / "gpus";
+    std::ofstream(file) << "gpu 0000:01:00.0 1 0 0 128\n";
+    ::setenv("DDPRUN_FAKE_NVML", file.c_str(), 1);
+    Progress progress;
+    const char* const fake = DDPRUN_BIN_DIR "/fake_nvml/libnvidia-ml.so.1";
+    const auto faulty = look_at(device_at(1), progress, fake);
+    CHECK(faulty.problem.starts_with("its memory has had 1 uncorrectable ECC error since "));
+    CHECK(faulty.remark == "its clocks are reduced: power brake");
+    CHECK(faulty.memory_bytes_per_second > 0);
+    const auto other = look_at(device_at(0), progress, fake);
+    CHECK(other.problem.empty());
+    CHECK(other.remark.empty());
+    ::unsetenv("DDPRUN_FAKE_NVML");
   }
 
   TEST_CASE("device preflight: a stuck bit is found with its position") {
@@ -129,9 +154,10 @@ TEST_SUITE("preflight of a device") {
     static const auto table = nccl::make_device_table(libraries);
     room = cuda::kExamBytesMin;
     Progress progress;
-    const auto exam =
-        examine_gpu(device_at(0, table),
-                    {.memory_bytes = 2 * cuda::kExamBytesMin, .product_size = kSize}, progress);
+    const auto exam = examine_gpu(
+        device_at(0, table),
+        {.memory_bytes = 2 * cuda::kExamBytesMin, .product_size = kSize, .nvml = kNoNvml},
+        progress);
     CHECK(exam.memory_bytes_per_second > 0);
     room = kBytes - 1;
     CHECK(problem_of(device_at(0, table)) ==

@@ -19,14 +19,18 @@ namespace {
 // Number of measurements, of which the best counts: the first one wakes the device.
 constexpr std::uint64_t kRounds = 4;
 
-std::string name_of(const CudaCalls& calls, int device) {
-  std::string name = "CUDA device " + std::to_string(device);
-  cudaDeviceProp properties{};
-  check(calls, calls.get_properties(&properties, device), "cudaGetDeviceProperties");
+std::string address_of(const CudaCalls& calls, int device) {
   std::array<char, 32> bus{};
   const auto length = static_cast<int>(bus.size());
   check(calls, calls.get_pci_bus_id(bus.data(), length, device), "cudaDeviceGetPCIBusId");
-  name += " (" + std::string(properties.name) + ", " + bus.data() + ", GPU-";
+  return bus.data();
+}
+
+std::string name_of(const CudaCalls& calls, int device, const std::string& address) {
+  std::string name = "CUDA device " + std::to_string(device);
+  cudaDeviceProp properties{};
+  check(calls, calls.get_properties(&properties, device), "cudaGetDeviceProperties");
+  name += " (" + std::string(properties.name) + ", " + address + ", GPU-";
   for (std::size_t i = 0; i < sizeof properties.uuid.bytes; ++i) {
     char digits[4];
     std::snprintf(digits, sizeof digits, "%02x",
@@ -161,7 +165,8 @@ class Examination {
 DeviceFigures examine(const CudaCalls& calls, const ExamKernels& kernels, const DeviceExam& exam) {
   DeviceFigures figures{.name = "CUDA device " + std::to_string(exam.device)};
   exam.note(figures.name, ": reading its properties");
-  figures.name = name_of(calls, exam.device);
+  figures.address = address_of(calls, exam.device);
+  figures.name = name_of(calls, exam.device, figures.address);
   exam.note(figures.name, ": initialising CUDA");
   const OnDevice here(calls, exam.device);
   Examination examination(calls, kernels, exam);

@@ -28,6 +28,7 @@ inline constexpr std::size_t kExamBytesMin = std::size_t{64} << 20;
 
 struct DeviceFigures {
   std::string name;
+  std::string address;  ///< on the PCI bus
   double memory_bytes_per_second = 0;
   double product_flops = 0;
 };

@@ -2,6 +2,7 @@
 
 #include "worker_runtime/backends/module/border.hpp"
 #include "worker_runtime/preflight/cpu_exam.hpp"
+#include "worker_runtime/preflight/gpu_health.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/error.hpp>
 
@@ -49,6 +50,13 @@ Exam examine_gpu(const CudaDevice& found, const GpuExamSettings& settings, Progr
             .product_flops = result.product_flops};
   if (!exam.no_exchange.empty())
     exam.remark = "nothing is exchanged between the GPUs: " + exam.no_exchange;
+  progress.note(exam.name, ": asking the driver for its errors");
+  const auto nvml = Nvml::open(settings.nvml);
+  const auto state = nvml ? nvml->state_of(result.address) : std::nullopt;
+  if (!state) return exam;
+  auto health = judge_health(*state);
+  exam.problem = std::move(health.problem);
+  if (!health.remark.empty()) exam.remark += (exam.remark.empty() ? "" : "; ") + health.remark;
   return exam;
 }
 

@@ -3,6 +3,7 @@
 
 #include "worker_runtime/backends/nccl/nccl_backend.hpp"
 #include "worker_runtime/preflight/exam.hpp"
+#include "worker_runtime/preflight/nvml.hpp"
 
 #include <cstddef>
 #include <functional>
@@ -14,6 +15,7 @@ struct GpuExamSettings {
   std::size_t memory_bytes = 0;
   unsigned product_size = 0;
   std::function<double()> seconds{};  ///< clock; empty: the machine's
+  const char* nvml = kNvmlFile;       ///< without this library, the driver's state is not judged
 };
 
 /// Throws Error if the GPU is faulty.

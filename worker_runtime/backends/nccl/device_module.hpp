@@ -13,7 +13,7 @@
 namespace ddprun::nccl {
 
 /// Version of this file and module.hpp. Modules of other versions are refused.
-inline constexpr std::uint32_t kModuleVersion = 2500 + module::kVersion;
+inline constexpr std::uint32_t kModuleVersion = 2600 + module::kVersion;
 
 /// NCCL's unique id: one rank creates it, all ranks connect with it.
 inline constexpr std::size_t kTokenBytes = 128;
@@ -33,6 +33,9 @@ struct DeviceMember {
 /// Maximum length of a device's name, including the terminator.
 inline constexpr std::size_t kDeviceNameMax = 256;
 
+/// Maximum length of a PCI address, including the terminator.
+inline constexpr std::size_t kAddressMax = 32;
+
 /// Settings of cuda::DeviceExam. examine() reports its current step by `note`.
 struct DeviceExamOrder {
   int device = 0;
@@ -45,6 +48,7 @@ struct DeviceExamOrder {
 
 struct DeviceExamResult {
   char name[kDeviceNameMax] = {};
+  char address[kAddressMax] = {};  ///< on the PCI bus
   double memory_bytes_per_second = 0;
   double product_flops = 0;
 };

@@ -56,6 +56,7 @@ void examine(const Libraries& libraries, const DeviceExamOrder& order, DeviceExa
   result.memory_bytes_per_second = figures.memory_bytes_per_second;
   result.product_flops = figures.product_flops;
   std::strncpy(result.name, figures.name.c_str(), sizeof result.name - 1);
+  std::strncpy(result.address, figures.address.c_str(), sizeof result.address - 1);
 }
 
 ncclUniqueId make_id(const Libraries& libraries) {
