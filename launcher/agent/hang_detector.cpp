@@ -14,6 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 using Milliseconds = HangDetector::Milliseconds;
 
+/// Samples after a capture of stacks in which a worker may run because of it.
+constexpr int kExcusedSamples = 2;
 /// Automatic limit for workers that are stopped by a signal: time to inspect one by hand.
 constexpr Milliseconds kStoppedLimit = 5s;
 /// Minimum automatic limit for idle ranks. Programs wait for files and services now and then.
@@ -75,9 +77,11 @@ std::optional<HangFinding> HangDetector::observe(Time now, const std::vector<Wor
                                                  const LateRanks& late_ranks) {
   has_details_ = needs_details();
   Milliseconds elapsed = elapsed_since_last(now);
-  // A debugger may hold a worker, and so the others, for any time.
-  const bool is_traced = std::any_of(workers.begin(), workers.end(),
-                                     [](const WorkerSample& worker) { return worker.is_traced; });
+  // A debugger may hold a worker, and so the others, for any time. During a capture of stacks the
+  // time continues: other nodes would take a shorter wait for progress.
+  const bool is_traced = std::any_of(workers.begin(), workers.end(), [](const auto& worker) {
+    return worker.is_traced && worker.inspections % 2 == 0;
+  });
   if (is_traced) elapsed = 0ms;
   if (!has_calls_ && std::any_of(workers.begin(), workers.end(), has_called)) note_first_call();
   note_processes(workers, elapsed);
@@ -131,7 +135,16 @@ void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Mill
     // Tools for stacks interrupt the waits of workers, which then run for a moment.
     const bool is_inspected =
         worker.inspections != history.inspections || worker.inspections % 2 != 0;
-    const bool remains_idle = is_inspected ? history.idle > 0ms : is_idle(worker, history, elapsed);
+    // On a busy machine they do so some time later.
+    history.excused = is_inspected ? kExcusedSamples : std::max(0, history.excused - 1);
+    const bool is_excused = is_inspected || history.excused > 0;
+    const bool remains_idle = is_excused ? history.idle > 0ms : is_idle(worker, history, elapsed);
+    // A worker that has not run waits where it did, even if its code could not be read.
+    if (!worker.waiting_code.empty()) {
+      history.is_in_collective = is_collective_library(worker.waiting_code);
+    } else if (!remains_idle || worker.state == 'D') {
+      history.is_in_collective = false;
+    }
     history.idle = remains_idle ? history.idle + elapsed : 0ms;
     history.awake = is_asleep(worker) ? 0ms : history.awake + elapsed;
     history.pid = worker.pid;
@@ -296,7 +309,7 @@ std::vector<HungRank> HangDetector::late_by_processes(
     } else if (!is_asleep(worker)) {
       is_any_active = true;
       late.push_back(rank);
-    } else if (is_collective_library(worker.waiting_code)) {
+    } else if (histories_.at(worker.rank).is_in_collective) {
       is_any_waiting = true;
     } else {
       const bool is_device = rank.condition == HangCondition::device;
@@ -321,9 +334,9 @@ Milliseconds HangDetector::ranks_wait(const std::vector<WorkerSample>& workers) 
   }
   Milliseconds longest{0};
   for (const auto& worker : workers) {
-    const Milliseconds idle = histories_.at(worker.rank).idle;
-    if (idle >= kDetailsAfter && is_collective_library(worker.waiting_code))
-      longest = std::max(longest, idle);
+    const History& history = histories_.at(worker.rank);
+    if (history.idle >= kDetailsAfter && history.is_in_collective)
+      longest = std::max(longest, history.idle);
   }
   return longest;
 }

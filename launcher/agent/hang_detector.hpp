@@ -91,6 +91,8 @@ class HangDetector {
   struct History {
     pid_t pid = 0;
     std::uint64_t inspections = 0;  ///< of the last sample
+    int excused = 0;                ///< next samples in which it may run because of an inspection
+    bool is_in_collective = false;  ///< it waits in a library of collectives
     std::optional<std::chrono::nanoseconds> main_time{};
     std::optional<std::chrono::nanoseconds> run_time{};
     std::optional<Milliseconds> stopped{};  ///< time in this state; nullopt: not in it

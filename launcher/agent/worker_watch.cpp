@@ -106,6 +106,14 @@ void WorkerWatch::observe() {
   if (finding && !is_stopped_) listener_.on_finding(*finding, describe_ranks(*finding, workers));
 }
 
+/// Returns true if a capture of stacks has begun since the sample: it changes what a worker does.
+bool WorkerWatch::is_captured_since(const WorkerSample& worker,
+                                    const std::vector<WorkerSample>& current) {
+  return std::any_of(current.begin(), current.end(), [&](const auto& each) {
+    return each.rank == worker.rank && each.inspections != worker.inspections;
+  });
+}
+
 /// Inspects workers that sleep, once for each sleep and one group at a time, since a worker can
 /// block the inspection without limit.
 void WorkerWatch::add_waiting_code(std::vector<WorkerSample>& workers) {
@@ -115,13 +123,10 @@ void WorkerWatch::add_waiting_code(std::vector<WorkerSample>& workers) {
     const auto last = std::find_if(inspected_.begin(), inspected_.end(),
                                    [&](const auto& each) { return each.pid == worker.pid; });
     const bool is_known = last != inspected_.end();
-    // A capture of stacks interrupts a sleep, which then continues.
-    const bool is_captured =
-        worker.inspections % 2 != 0 || (is_known && last->inspections != worker.inspections);
     const bool is_asleep = worker.state == 'S';
     const bool is_same = is_known && is_asleep && last->main_time == worker.main_time;
-    if (is_same || (is_known && is_captured)) worker.waiting_code = last->waiting_code;
-    if (is_asleep && !is_same) inspected->push_back(worker);
+    if (is_same) worker.waiting_code = last->waiting_code;
+    if (is_asleep && !is_same && worker.inspections % 2 == 0) inspected->push_back(worker);
   }
   if (inspected->empty() || search_) return;
   try {
@@ -132,7 +137,9 @@ void WorkerWatch::add_waiting_code(std::vector<WorkerSample>& workers) {
         },
         [this, inspected] {
           search_.reset();
+          const auto current = group_.sample(false);
           for (auto& worker : *inspected) {
+            if (is_captured_since(worker, current)) continue;
             std::erase_if(inspected_, [&](const auto& each) { return each.rank == worker.rank; });
             inspected_.push_back(std::move(worker));
           }

@@ -45,6 +45,8 @@ class WorkerWatch {
   void start_timer();
   void observe();
   void add_waiting_code(std::vector<WorkerSample>& workers);
+  static bool is_captured_since(const WorkerSample& worker,
+                                const std::vector<WorkerSample>& current);
   void report_slow_ranks(const std::vector<WorkerSample>& workers);
   void note(const membership::RankActivity& activity);
 
