@@ -93,7 +93,7 @@ OnHang HangReports::take(const HangFinding& finding, std::vector<MissingRank> ra
 void HangReports::report_end(const HangFinding& finding, std::vector<MissingRank> ranks) {
   if (std::exchange(is_reported_, false))
     report(HangEnded{.attempt = settings_.attempt, .seconds = Seconds(finding.time).count()});
-  if (std::exchange(have_others_notice_, false))
+  if (std::exchange(has_notified_others_, false))
     listener_.on_hang({.time = finding.time, .has_ended = true, .ranks = std::move(ranks)});
 }
 
@@ -159,7 +159,7 @@ bool HangReports::lacks_restarts(const HangFinding& finding) const {
 void HangReports::notify_others(const HangNotice& notice) {
   const bool is_cause_known = !notice.ranks.empty() || !notice.connections.empty();
   if (!listener_.on_hang || !is_cause_known) return;
-  have_others_notice_ = true;
+  has_notified_others_ = true;
   listener_.on_hang(notice);
 }
 
@@ -172,11 +172,10 @@ void HangReports::take_stacks_unless_paused(std::optional<std::vector<int>> hung
 void HangReports::take_stacks(std::optional<std::vector<int>> hung) {
   pause_.start(RunClock::now() + kCapturePause, [] {});
   listener_.report_collectives();
-  if (settings_.takes_stacks) {
-    is_capturing_ = true;
-    return group_.take_stacks("during a hang", {.ranks = std::move(hung), .is_hang = true});
-  }
-  if (listener_.on_hang_stacks) listener_.on_hang_stacks({});
+  if (settings_.takes_stacks)
+    is_capturing_ =
+        group_.take_stacks("during a hang", {.ranks = std::move(hung), .is_hang = true});
+  if (!is_capturing_ && listener_.on_hang_stacks) listener_.on_hang_stacks({});
 }
 
 void HangReports::report(const Event& event) const {

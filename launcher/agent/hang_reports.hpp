@@ -76,7 +76,7 @@ class HangReports {
   LimitTimer pause_;                  ///< runs after a capture of stacks
   bool is_capturing_ = false;         ///< the stacks of a hang
   bool is_reported_ = false;          ///< this node's hang, which has not ended
-  bool have_others_notice_ = false;   ///< of this node's hang, which has not ended
+  bool has_notified_others_ = false;  ///< of this node's hang, which has not ended
   std::set<std::string> hung_nodes_;  ///< other nodes that have found the cause of a hang
 };
 

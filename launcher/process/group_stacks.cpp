@@ -46,8 +46,8 @@ GroupStacks::GroupStacks(asio::any_io_executor executor, int attempt, Containmen
       captures_(executor_, plan.limits.together,
                 {.interrupt = [this] { taker_.interrupt(); }, .on_idle = hooks_.on_idle}, log) {}
 
-void GroupStacks::take(std::shared_ptr<const void> owner, StackMoment moment) {
-  captures_.take(capture(std::move(owner), std::move(moment), {}));
+bool GroupStacks::take(std::shared_ptr<const void> owner, StackMoment moment) {
+  return captures_.take(capture(std::move(owner), std::move(moment), {}));
 }
 
 void GroupStacks::take_last(std::shared_ptr<const void> owner, StackMoment moment,

@@ -31,7 +31,7 @@ class GroupStacks {
               Hooks hooks, const Log& log);
 
   /// Takes stacks of workers that continue afterwards. `owner` keeps this object alive until then.
-  void take(std::shared_ptr<const void> owner, StackMoment moment);
+  bool take(std::shared_ptr<const void> owner, StackMoment moment);
 
   /// Takes stacks of workers before they are stopped, then calls `then`. Interrupts other requests,
   /// and in a hang replaces them.

@@ -116,9 +116,9 @@ void add_details(KernelWait& wait, const fs::path& thread) {
   wait.stack = parse_kernel_stack(read_text(thread / "stack"));
 }
 
-/// Returns '\0' if there is no such thread.
-char state_of(pid_t pid, pid_t thread) {
-  return parse_process_state(read_text(path_of(pid, thread) / "stat")).letter;
+/// The state is '\0' if there is no such thread.
+ProcessState state_of(pid_t pid, pid_t thread) {
+  return parse_process_state(read_text(path_of(pid, thread) / "stat"));
 }
 
 }  // namespace
@@ -150,20 +150,29 @@ KernelWait kernel_wait(pid_t pid) {
   pid_t shown = -1;
   KernelWait wait;
   for (const pid_t thread : thread_ids(pid)) {
-    const char state = state_of(pid, thread);
-    const bool has_ended = state == '\0' || state == 'Z' || state == 'X';
-    if (has_ended || (shown >= 0 && state != 'D')) continue;
+    const auto state = state_of(pid, thread);
+    const bool has_ended = state.letter == '\0' || state.letter == 'Z' || state.letter == 'X';
+    if (has_ended || (shown >= 0 && state.letter != 'D')) continue;
     shown = thread;
-    wait.state = state;
-    if (state == 'D') break;
+    wait.state = state.letter;
+    wait.is_exiting = state.is_exiting();
+    if (state.letter == 'D') break;
   }
   if (shown >= 0) add_details(wait, path_of(pid, shown));
   return wait;
 }
 
+bool is_uninterruptible(pid_t pid) {
+  const auto threads = thread_ids(pid);
+  return std::any_of(threads.begin(), threads.end(), [pid](pid_t thread) {
+    const auto state = state_of(pid, thread);
+    return state.letter == 'D' && !state.is_exiting();
+  });
+}
+
 KernelWait main_thread_wait(pid_t pid) {
   KernelWait wait;
-  wait.state = state_of(pid, pid);
+  wait.state = state_of(pid, pid).letter;
   if (wait.state != '\0') add_details(wait, path_of(pid, pid));
   return wait;
 }

@@ -22,6 +22,7 @@ enum class WaitCause {
 /// State of one thread. Fields that this user may not read are empty.
 struct KernelWait {
   char state = '\0';  ///< state in /proc/PID/stat; '\0': no such process
+  bool is_exiting = false;
   WaitCause cause = WaitCause::unknown;
   std::string system_call{};         ///< name, such as "read"
   std::string file{};                ///< file of the descriptor in the first argument
@@ -33,6 +34,9 @@ struct KernelWait {
 
 /// Returns the wait of the first thread in state D, otherwise of the first that has not ended.
 KernelWait kernel_wait(pid_t pid);
+
+/// Returns true if a thread is in state D and not exiting: no signal ends the process.
+bool is_uninterruptible(pid_t pid);
 
 /// Returns the wait of the main thread.
 KernelWait main_thread_wait(pid_t pid);

@@ -16,9 +16,15 @@ StackCaptures::StackCaptures(asio::any_io_executor executor, Deadline::Duration 
       hooks_(std::move(hooks)),
       log_(std::move(log)) {}
 
-void StackCaptures::take(StackCapture capture) {
-  if (!is_busy_) return begin({.capture = std::move(capture), .deadline = std::nullopt});
-  if (!next_) next_ = {.capture = std::move(capture), .deadline = std::nullopt};
+bool StackCaptures::take(StackCapture capture) {
+  if (next_) return false;
+  Planned planned{.capture = std::move(capture), .deadline = std::nullopt};
+  if (is_busy_) {
+    next_ = std::move(planned);
+  } else {
+    begin(std::move(planned));
+  }
+  return true;
 }
 
 void StackCaptures::take_last(StackCapture capture) {

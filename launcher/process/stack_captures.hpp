@@ -36,9 +36,9 @@ class StackCaptures {
   StackCaptures(boost::asio::any_io_executor executor, Deadline::Duration limit, Hooks hooks,
                 Log log);
 
-  /// Takes stacks now or after the running capture. At most one capture is pending: further ones
-  /// would show the same.
-  void take(StackCapture capture);
+  /// Takes stacks now or after the running capture. Returns false if one is pending: another would
+  /// show the same.
+  bool take(StackCapture capture);
 
   /// Takes the stacks of workers that are about to be stopped, within the limit from now on.
   /// Interrupts the running capture and replaces the pending one.

@@ -80,10 +80,10 @@ bool is_stopped(pid_t pid) {
 /// disk is soon not.
 asio::awaitable<bool> stays_uninterruptible(asio::any_io_executor executor, pid_t pid) {
   constexpr auto kMoment = 100ms;
-  if (kernel_wait(pid).state != 'D') co_return false;
+  if (!is_uninterruptible(pid)) co_return false;
   asio::steady_timer timer(executor, kMoment);
   co_await timer.async_wait(asio::use_awaitable);
-  co_return kernel_wait(pid).state == 'D';
+  co_return is_uninterruptible(pid);
 }
 
 asio::awaitable<void> wait_for_end(asio::any_io_executor executor, pid_t pid, Deadline deadline) {
@@ -165,12 +165,14 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
   std::string text;
   bool has_enough = false;
   for (const StackMeans means : stack_means_for(facts)) {
+    // A process may come into this state by the signal of an earlier tool.
+    const bool would_wait =
+        needs_stop(means) && co_await stays_uninterruptible(executor_, target.pid);
     const bool is_last_resort = means == StackMeans::kernel;
     if (worker->has_ended || worker->process.has_ended() || is_interrupted_ ||
         (is_last_resort && !text.empty()))
       break;
-    // A process may come into this state by the signal of an earlier tool.
-    if (needs_signals(means) && co_await stays_uninterruptible(executor_, target.pid)) continue;
+    if (would_wait) continue;
     taken.was_ended = means == StackMeans::faulthandler;
     Found found = co_await find_by(means, target, deadline);
     if (is_interrupted_ && found.text.empty()) break;  // its problem is the interruption
@@ -297,12 +299,12 @@ asio::awaitable<StackTaker::Found> StackTaker::run_tool(std::vector<std::string>
 asio::awaitable<StackTaker::Found> StackTaker::run_py_spy(TraceTarget target, Deadline deadline) {
   std::vector<std::string> arguments = {plan_.py_spy, "dump", "--pid", std::to_string(target.pid)};
   Found found;
-  if (process_state(target.pid).letter != 'R') {
+  if (process_state(target.pid).letter != 'R' || is_uninterruptible(target.pid)) {
     auto without_stop = arguments;
     without_stop.emplace_back("--nonblocking");
     auto running = run_tool(std::move(without_stop), stacks_in, target, deadline);
     found = co_await std::move(running);
-    if (!found.text.empty() || process_state(target.pid).letter == 'D') co_return found;
+    if (!found.text.empty() || is_uninterruptible(target.pid)) co_return found;
   }
   auto running = run_tool(std::move(arguments), stacks_in, std::move(target), deadline);
   co_return co_await std::move(running);

@@ -26,7 +26,11 @@ bool StopSequence::takes_stacks_first() const {
 }
 
 StopSequence::Steps StopSequence::request(Time now, int signal, std::chrono::milliseconds grace) {
-  if (has_killed()) return {};
+  if (has_killed()) {
+    // Descendants may be left.
+    if (grace > 0ms || std::exchange(has_killed_all_, true)) return {};
+    return {Kill{"no grace period"}};
+  }
   if (grace > 0ms && phase_ == Phase::stacks_before_signal) {
     grace_ = std::min(grace_, grace);
     return {};
@@ -63,8 +67,8 @@ StopSequence::Steps StopSequence::send_signal(Time now, int signal,
 
 void StopSequence::only_killed_left(Time now) {
   if (!has_signalled() || has_killed()) return;
-  phase_ = Phase::hung_killed;
-  deadline_ = now + limits_.hung_after;
+  phase_ = Phase::killed;
+  deadline_ = now + limits_.warning_after;
 }
 
 StopSequence::Steps StopSequence::advance(Time now, bool are_stuck) {
@@ -74,11 +78,6 @@ StopSequence::Steps StopSequence::advance(Time now, bool are_stuck) {
     if (stacks_ == StacksWhen::never) return {kill(now, grace_)};
     phase_ = Phase::stacks_before_kill;
     return {TakeStacks{{.reason = still_running_after(grace_), .next_signal = SIGKILL}}};
-  }
-  if (phase_ == Phase::hung_killed && !are_stuck) {
-    phase_ = Phase::killed;
-    deadline_ = now + limits_.warning_after;
-    return {};
   }
   if (phase_ == Phase::killed && !are_stuck) {
     phase_ = Phase::warned;
@@ -91,12 +90,14 @@ StopSequence::Steps StopSequence::advance(Time now, bool are_stuck) {
 
 StopSequence::Step StopSequence::kill(Time now, std::chrono::milliseconds grace) {
   phase_ = Phase::killed;
+  has_killed_all_ = true;
   deadline_ = now + limits_.warning_after;
   return Kill{grace <= 0ms ? "no grace period" : still_running_after(grace)};
 }
 
 void StopSequence::close() {
   phase_ = Phase::abandoned;
+  has_killed_all_ = true;
   deadline_.reset();
 }
 

@@ -19,8 +19,6 @@ namespace ddprun {
 /// Time limits for killed processes. A process that hangs in the kernel, where signals do not
 /// interrupt it, must not prevent the end of the run.
 struct KilledLimits {
-  /// For workers that were killed because they hang; processes in state D may also end by SIGKILL.
-  std::chrono::milliseconds hung_after = std::chrono::seconds(1);
   std::chrono::milliseconds warning_after = std::chrono::seconds(5);
   std::chrono::milliseconds abandoned_after = std::chrono::seconds(60);  ///< after the warning
 };
@@ -52,7 +50,6 @@ class StopSequence {
     stacks_before_signal,
     grace_period,
     stacks_before_kill,
-    hung_killed,
     killed,
     warned,
     abandoned
@@ -82,7 +79,7 @@ class StopSequence {
   std::optional<Time> deadline() const { return deadline_; }
   Phase phase() const { return phase_; }
   bool has_signalled() const { return phase_ >= Phase::grace_period; }
-  bool has_killed() const { return phase_ >= Phase::hung_killed; }
+  bool has_killed() const { return phase_ >= Phase::killed; }
 
   /// Returns true if stacks are still to be taken before the signal.
   bool expects_stacks_before_signal() const { return takes_stacks_first() && !has_signalled(); }
@@ -101,6 +98,7 @@ class StopSequence {
   Phase phase_ = Phase::running;
   int signal_ = 0;                      ///< of the last request
   std::chrono::milliseconds grace_{0};  ///< the shortest requested
+  bool has_killed_all_ = false;         ///< by a Kill step
   std::optional<Time> deadline_;
 };
 

@@ -23,9 +23,10 @@ bool contains(const std::vector<pid_t>& pids, pid_t pid) {
 
 }  // namespace
 
-asio::awaitable<Swept> Sweep::run(std::vector<pid_t> abandoned) {
+asio::awaitable<Swept> Sweep::run(std::vector<pid_t> abandoned, bool is_after_hang) {
   Swept swept;
   abandoned_ = std::move(abandoned);
+  is_after_hang_ = is_after_hang;
   wait_.begin(kTidyLimit);
   auto pending = containment_.terminate(swept.ended, Deadline::after(kTidyLimit));
   is_asking_ = true;
@@ -68,8 +69,10 @@ asio::awaitable<bool> Sweep::kill_for(Deadline::Duration limit, std::vector<pid_
 
 std::vector<pid_t> Sweep::members_that_may_end() const {
   auto members = containment_.members();
-  std::erase_if(members,
-                [&](pid_t pid) { return contains(abandoned_, pid) || contains(refusing_, pid); });
+  std::erase_if(members, [&](pid_t pid) {
+    return contains(abandoned_, pid) || contains(refusing_, pid) ||
+           (is_after_hang_ && is_uninterruptible(pid));
+  });
   return members;
 }
 

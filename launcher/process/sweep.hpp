@@ -31,8 +31,9 @@ class Sweep {
         KilledLimits limits, Log log)
       : containment_(containment), wait_(executor), limits_(limits), log_(std::move(log)) {}
 
-  /// See WorkerGroup::sweep(). Does not wait for the processes in `abandoned`.
-  boost::asio::awaitable<Swept> run(std::vector<pid_t> abandoned);
+  /// See WorkerGroup::sweep(). Does not wait long for the processes in `abandoned` nor, after a
+  /// hang, for processes in state D.
+  boost::asio::awaitable<Swept> run(std::vector<pid_t> abandoned, bool is_after_hang);
 
   /// Ends the wait after SIGTERM.
   void end_wait();
@@ -50,7 +51,8 @@ class Sweep {
   bool is_asking_ = false;
   std::chrono::steady_clock::time_point killed_at_;  ///< start of the first round of kills
   std::vector<pid_t> abandoned_;                     ///< killed earlier; have not ended
-  std::vector<pid_t> refusing_;                      ///< not ended by the last round of kills
+  bool is_after_hang_ = false;
+  std::vector<pid_t> refusing_;  ///< not ended by the last round of kills
 };
 
 }  // namespace ddprun

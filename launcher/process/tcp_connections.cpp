@@ -134,7 +134,8 @@ std::vector<TcpConnection> tcp_connections() {
       part.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
       const auto found = parse_connections(part);
       connections.insert(connections.end(), found.begin(), found.end());
-    } while (!is_last(part) && !deadline.passed());
+      if (deadline.passed()) return connections;
+    } while (!is_last(part));
   }
   return connections;
 }

@@ -1,7 +1,6 @@
 #include "launcher/process/worker.hpp"
 
 #include "launcher/process/kernel_wait.hpp"
-#include "launcher/process/proc_scan.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -29,7 +28,8 @@ void Worker::kill() {
 }
 
 std::string Worker::still_running() const {
-  return after_sigkill(Clock::now() - *killed_at) + ": " + describe(kernel_wait(process.pid()));
+  const auto now = Clock::now();
+  return after_sigkill(now - killed_at.value_or(now)) + ": " + describe(kernel_wait(process.pid()));
 }
 
 std::string Worker::warning() const {
@@ -38,13 +38,17 @@ std::string Worker::warning() const {
 }
 
 bool Worker::is_stuck_in_kernel() const {
-  return hang && killed_at && !process_state(process.pid()).is_exiting() &&
-         kernel_wait(process.pid()).state == 'D';
+  return hang && killed_at && is_uninterruptible(process.pid());
 }
 
-bool all_left(const Workers& workers, bool (Worker::*is_so)() const) {
-  return std::all_of(workers.begin(), workers.end(), [is_so](const auto& worker) {
-    return worker->has_ended || ((*worker).*is_so)();
+bool has_any_hung(const Workers& workers) {
+  return std::any_of(workers.begin(), workers.end(),
+                     [](const auto& worker) { return worker->hang.has_value(); });
+}
+
+bool all_running(const Workers& workers, bool (Worker::*condition)() const) {
+  return std::all_of(workers.begin(), workers.end(), [condition](const auto& worker) {
+    return worker->has_ended || ((*worker).*condition)();
   });
 }
 

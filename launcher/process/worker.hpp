@@ -39,7 +39,7 @@ struct Worker {
   void kill();
   bool is_killed() const { return killed_at.has_value(); }
 
-  /// Returns text such as "65 s after SIGKILL: state D (uninterruptible sleep)". REQUIRES: killed.
+  /// Returns text such as "65 s after SIGKILL: state D (uninterruptible sleep)".
   std::string still_running() const;
   /// Returns "rank 1 (pid 17) is still running ", and still_running().
   std::string warning() const;
@@ -63,7 +63,9 @@ struct Worker {
 /// Shared with the coroutines that watch them.
 using Workers = std::vector<std::shared_ptr<Worker>>;
 
-/// Returns true if `is_so` is true for all workers that have not ended.
-bool all_left(const Workers& workers, bool (Worker::*is_so)() const);
+bool has_any_hung(const Workers& workers);
+
+/// Returns true if the condition is true for all workers that have not ended.
+bool all_running(const Workers& workers, bool (Worker::*condition)() const);
 
 }  // namespace ddprun

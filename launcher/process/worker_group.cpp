@@ -64,7 +64,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   std::vector<RankFlights> flights();
   std::vector<WorkerSample> sample(bool with_details) const;
   void set_hung(int rank, const std::string& doing);
-  void take_stacks(const std::string& reason, StackScope scope);
+  bool take_stacks(const std::string& reason, StackScope scope);
   void set_first_stacks(StackScope scope) { stop_.set_first_stacks(std::move(scope)); }
   void abort(int rank, const std::string& reason);
   asio::awaitable<Swept> sweep();
@@ -391,10 +391,10 @@ void WorkerGroup::Impl::set_hung(int rank, const std::string& doing) {
     if (worker->spec.rank == rank) worker->hang = doing;
 }
 
-void WorkerGroup::Impl::take_stacks(const std::string& reason, StackScope scope) {
-  if (is_starting_) return;  // no stacks before exec
+bool WorkerGroup::Impl::take_stacks(const std::string& reason, StackScope scope) {
+  if (is_starting_) return false;  // no stacks before exec
   if (!stacks_.is_busy()) ++open_watches_;
-  stacks_.take(shared_from_this(), {.reason = reason, .scope = std::move(scope)});
+  return stacks_.take(shared_from_this(), {.reason = reason, .scope = std::move(scope)});
 }
 
 void WorkerGroup::Impl::forward(int signal) {
@@ -443,8 +443,8 @@ void WorkerGroup::Impl::carry_out(StopSequence::Steps steps) {
   if (const auto deadline = stop_.deadline()) {
     stop_timer_.start(*deadline, [weak = weak_from_this()] {
       if (const auto self = weak.lock())
-        self->carry_out(self->stop_.advance(RunClock::now(),
-                                            all_left(self->workers_, &Worker::is_stuck_in_kernel)));
+        self->carry_out(self->stop_.advance(
+            RunClock::now(), all_running(self->workers_, &Worker::is_stuck_in_kernel)));
     });
   }
   for (auto& step : steps) {
@@ -507,14 +507,14 @@ void WorkerGroup::Impl::carry_out(StopSequence::Abandon) {
 
 /// A stop waits for workers that handle the signal, not for killed ones.
 void WorkerGroup::Impl::check_remaining() {
-  if (running().empty() || !all_left(workers_, &Worker::is_killed)) return;
+  if (running().empty() || !all_running(workers_, &Worker::is_killed)) return;
   stop_.only_killed_left(RunClock::now());
   carry_out(StopSequence::Steps());
 }
 
 asio::awaitable<Swept> WorkerGroup::Impl::sweep() {
   const auto self = shared_from_this();
-  auto sweeping = sweep_.run(abandoned_);
+  auto sweeping = sweep_.run(abandoned_, has_any_hung(workers_));
   co_return co_await std::move(sweeping);
 }
 
@@ -580,8 +580,8 @@ void WorkerGroup::set_hung(int rank, const std::string& doing) {
   impl_->set_hung(rank, doing);
 }
 
-void WorkerGroup::take_stacks(const std::string& reason, StackScope scope) {
-  impl_->take_stacks(reason, std::move(scope));
+bool WorkerGroup::take_stacks(const std::string& reason, StackScope scope) {
+  return impl_->take_stacks(reason, std::move(scope));
 }
 
 void WorkerGroup::set_first_stacks(StackScope scope) {

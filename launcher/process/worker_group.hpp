@@ -109,8 +109,9 @@ class WorkerGroup {
   /// the others get the signal.
   void set_hung(int rank, const std::string& doing);
 
-  /// Takes stacks. The workers continue; next() returns StacksCaptured.
-  void take_stacks(const std::string& reason, StackScope scope = {});
+  /// Takes stacks. The workers continue; next() returns StacksCaptured. Returns false if none are
+  /// taken: before exec, or if a request is pending.
+  bool take_stacks(const std::string& reason, StackScope scope = {});
 
   /// Sets the ranks whose stacks stop() takes before the signal, unless the plan takes none. Call
   /// before abort().

@@ -36,7 +36,7 @@ std::vector<StackMeans> stack_means_for(const StackFacts& facts) {
   return means;
 }
 
-bool needs_signals(StackMeans means) {
+bool needs_stop(StackMeans means) {
   return means == StackMeans::python_by_gdb || means == StackMeans::gdb ||
          means == StackMeans::faulthandler;
 }

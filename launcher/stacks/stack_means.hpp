@@ -48,8 +48,8 @@ struct StackMoment {
 /// always works; quick methods do not include it.
 std::vector<StackMeans> stack_means_for(const StackFacts& facts);
 
-/// Returns true if the method waits for a process in state D, which no signal interrupts.
-bool needs_signals(StackMeans means);
+/// Returns true if the method must stop the process, and so waits for one in state D.
+bool needs_stop(StackMeans means);
 
 /// Returns true if no other method is needed after `means` has worked. Native frames do not show
 /// the position of a Python program.
