@@ -38,6 +38,7 @@ void RoundEnd::note(const MembershipChange& change, std::chrono::milliseconds re
   const auto& failed = failures_.first_time();
   const bool explains = !failed || change.when - *failed <= reach;
   const bool is_worse = !change_ || change_->kind == MembershipChange::Kind::comes;
+  if (change.kind != MembershipChange::Kind::comes) failures_.ignore_early_exits();
   if (explains && is_worse) change_ = change;
 }
 
@@ -57,7 +58,8 @@ NextStep RoundEnd::next_step(const RestartHistory& history, const RestartSetting
   }
   if (change_) return {.reason = reason_of_change()};
   auto decision = spend_restart(history, failures_.cause(), failures_.ran(), now, settings);
-  NextStep next_step{.reason = decision.reason, .spent = std::move(decision)};
+  NextStep next_step{.reason = decision.reason};
+  next_step.spent = std::move(decision);
   if (!next_step.spent->may_restart) next_step.end = RunResult::failed;
   return next_step;
 }

@@ -55,7 +55,8 @@ std::vector<RoundFailures::Reported> RoundFailures::sorted() const {
   std::stable_sort(sorted.begin(), sorted.end(),
                    [&](const Reported& a, const Reported& b) { return key(a) < key(b); });
   const bool are_victims = !sorted.empty() && sorted.front().failure.is_victim;
-  if (are_victims && early_exits_.size() == 1) sorted.insert(sorted.begin(), early_exits_.front());
+  if (are_victims && are_exits_causes_ && early_exits_.size() == 1)
+    sorted.insert(sorted.begin(), early_exits_.front());
   return sorted;
 }
 

@@ -25,6 +25,9 @@ class RoundFailures {
   /// Workers of a node that exited with code 0; see WorkersEnded.
   void add_early_exits(std::uint64_t node, const std::vector<Failure>& exits);
 
+  /// A lost node explains failures that blame a peer, so early exits do not.
+  void ignore_early_exits() { are_exits_causes_ = false; }
+
   /// Flight records reported by a node; dropped beyond kAllFlightsBytesMax.
   void add_flights(const std::vector<control::RankFlights>& flights);
 
@@ -51,6 +54,7 @@ class RoundFailures {
 
   std::vector<Reported> reported_;
   std::vector<Reported> early_exits_;
+  bool are_exits_causes_ = true;
   std::vector<control::RankFlights> flights_;
   std::size_t flights_bytes_ = 0;
   std::vector<std::uint64_t> nodes_;  ///< in the order of their failure reports

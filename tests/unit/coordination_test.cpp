@@ -1,6 +1,7 @@
 #include "rendezvous/membership/coordination.hpp"
 
 #include "rendezvous/membership/outsider.hpp"
+#include "rendezvous/membership/round_failures.hpp"
 #include "tests/support/coordination_driver.hpp"
 
 #include <doctest/doctest.h>
@@ -116,9 +117,9 @@ TEST_SUITE("coordination") {
     CHECK(driver.sent_to<StacksNotice>(3).empty());
     driver.send(2, SlowRankNotice{.round = 0, .rank = 1}, 150);
     CHECK(driver.sent_to<SlowRankNotice>(1).size() == 1);
-    for (const auto& [node, round] : {std::pair<NodeId, int>(1, 0), {2, 1}, {4, 0}}) {
-      CAPTURE(node);
-      driver.send(node, StacksNotice{.round = round, .stacks = {taken}}, 200);
+    for (const auto& row : {std::pair<NodeId, int>(1, 0), {2, 1}, {4, 0}}) {
+      CAPTURE(row.first);
+      driver.send(row.first, StacksNotice{.round = row.second, .stacks = {taken}}, 200);
       CHECK(driver.sent_to<StacksNotice>(1).empty());
     }
   }
@@ -222,6 +223,15 @@ TEST_SUITE("coordination") {
       CHECK(outcome.failures[0].node == row.cause);
       CHECK(outcome.failures.size() == (row.exits == 1 && row.is_victim ? 2 : 1));
     }
+  }
+
+  TEST_CASE("coordination: a worker that exits with 0 is not the cause if a node is lost") {
+    RoundFailures failures;
+    failures.add(1, {failure("node1", true)}, Time{});
+    failures.add_early_exits(2, {failure("node2")});
+    CHECK(failures.cause() == "a worker of node2 failed");
+    failures.ignore_early_exits();
+    CHECK(failures.cause() == "a worker of node1 failed");
   }
 
   TEST_CASE("coordination: messages about an earlier round are ignored") {
