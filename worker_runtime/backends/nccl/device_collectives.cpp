@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 namespace ddprun::nccl {
@@ -14,6 +15,8 @@ namespace {
 
 /// Time for the group to detect the death that NCCL has detected.
 constexpr std::chrono::seconds kRankTimeout{1};
+/// Time for kernels to end after a failure, before it is reported. Not NCCL's time for its threads.
+constexpr std::chrono::milliseconds kKernelsEnd{30};
 
 ncclDataType_t type_of(DataType type) {
   switch (type) {
@@ -240,23 +243,30 @@ void DeviceCollectives::check_first() {
     throw Error(Errc::timeout, what() + ": not done on the device " + first.deadline->describe());
 }
 
-/// Throws the current exception, from now on also from other calls, and starts to end the kernels
-/// of collectives, which would otherwise occupy the device forever and access the caller's memory.
+/// Throws the current exception, from now on also from other calls. First ends the kernels of
+/// collectives, which would otherwise occupy the device forever and access the caller's memory.
 void DeviceCollectives::fail() {
   const auto failure = with_rank(std::current_exception());
   {
     const std::lock_guard lock(mutex_);
     failure_ = failure;
   }
-  // NCCL ends kernels at once, but its own threads after up to half a second.
-  ending_ = std::thread([this] {
-    const auto home = cuda::try_on_device(*libraries_.cuda, place_.device);
-    communicator_->abort();
-    drain();
-    const std::lock_guard lock(mutex_);
-    flights_.clear();
-  });
+  // NCCL ends kernels within a millisecond, but its own threads after up to half a second.
+  try {
+    ending_ = std::thread([this] { end_communicator(); });
+    drain(kKernelsEnd);
+  } catch (const std::system_error&) {
+    end_communicator();
+  }
   std::rethrow_exception(failure);
+}
+
+void DeviceCollectives::end_communicator() noexcept {
+  const auto home = cuda::try_on_device(*libraries_.cuda, place_.device);
+  communicator_->abort();
+  drain(kEndTimeout);
+  const std::lock_guard lock(mutex_);
+  flights_.clear();
 }
 
 /// Returns the group's failure instead of NCCL's, which does not name the rank. The group may
@@ -341,12 +351,13 @@ void DeviceCollectives::await_flights(const Watch& watching) {
   events_.give_back(all);
 }
 
-void DeviceCollectives::drain() noexcept {
+/// Waits for the kernels of collectives.
+void DeviceCollectives::drain(Deadline::Duration limit) noexcept {
   try {
     cuda::Event end(*libraries_.cuda);
     end.record(stream_.get());
     Alarm silence;
-    nccl::await([&] { return end.has_happened(); }, {Deadline::after(kEndTimeout), silence, [] {}});
+    nccl::await([&] { return end.has_happened(); }, {Deadline::after(limit), silence, [] {}});
   } catch (const std::exception&) {
     // The device has failed.
   }

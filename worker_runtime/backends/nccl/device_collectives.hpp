@@ -91,7 +91,8 @@ class DeviceCollectives {
   [[noreturn]] void fail();
   std::exception_ptr with_rank(const std::exception_ptr& failure) noexcept;
   void await_flights(const Watch& watch);
-  void drain() noexcept;
+  void end_communicator() noexcept;
+  void drain(Deadline::Duration limit) noexcept;
   Watch watch_until(Deadline deadline);
   void look();
 

@@ -163,31 +163,50 @@ RegisteredMemoryTable make_registered_table() {
   };
 }
 
+void add_library_calls(DeviceTable& table) {
+  table.find_devices = [](const void* opaque, int& devices, Failure& failure) noexcept {
+    return attempt(failure, [&] { devices = count_devices(libraries_of(opaque)); });
+  };
+  table.find_nccl = [](const void* opaque, Failure& failure) noexcept {
+    return attempt(failure, [&] { libraries_of(opaque).nccl(); });
+  };
+  table.examine = [](const void* opaque, const DeviceExamOrder& order, DeviceExamResult& result,
+                     Failure& failure) noexcept {
+    return attempt(failure, [&] { examine(libraries_of(opaque), order, result); });
+  };
+  table.make_token = [](const void* opaque, Token& token, Failure& failure) noexcept {
+    return attempt(failure, [&] {
+      const ncclUniqueId id = make_id(libraries_of(opaque));
+      std::memcpy(token.data(), &id, sizeof id);
+    });
+  };
+}
+
+void add_capture_calls(DeviceTable& table) {
+  table.capture_of = [](void* collectives, void* stream, std::uint64_t& capture,
+                        Failure& failure) noexcept {
+    return attempt(failure, [&] { capture = object_of(collectives).capture_of(stream); });
+  };
+  table.capture = [](void* collectives, const Operation& operation, void* stream, std::int64_t left,
+                     std::uint64_t& call, Failure& failure) noexcept {
+    return attempt(failure, [&] {
+      call = object_of(collectives).capture(operation, stream, deadline_of(left));
+    });
+  };
+  table.hold_captured = [](void* collectives, void* stream, std::uint64_t capture,
+                           std::uint64_t call, Failure& failure) noexcept {
+    return attempt(failure, [&] { object_of(collectives).hold_captured(stream, capture, call); });
+  };
+  table.watch = [](void* collectives, Failure& failure) noexcept {
+    return attempt(failure, [&] { object_of(collectives).watch(); });
+  };
+}
+
 }  // namespace
 
 DeviceTable make_device_table(const Libraries& libraries) {
-  return {
+  DeviceTable table{
       .libraries = &libraries,
-      .find_devices =
-          [](const void* opaque, int& devices, Failure& failure) noexcept {
-            return attempt(failure, [&] { devices = count_devices(libraries_of(opaque)); });
-          },
-      .find_nccl =
-          [](const void* opaque, Failure& failure) noexcept {
-            return attempt(failure, [&] { libraries_of(opaque).nccl(); });
-          },
-      .examine =
-          [](const void* opaque, const DeviceExamOrder& order, DeviceExamResult& result,
-             Failure& failure) noexcept {
-            return attempt(failure, [&] { examine(libraries_of(opaque), order, result); });
-          },
-      .make_token =
-          [](const void* opaque, Token& token, Failure& failure) noexcept {
-            return attempt(failure, [&] {
-              const ncclUniqueId id = make_id(libraries_of(opaque));
-              std::memcpy(token.data(), &id, sizeof id);
-            });
-          },
       .create = [](const void* opaque, const DeviceMember& member,
                    Failure& failure) noexcept -> void* {
         std::unique_ptr<DeviceCollectives> made;
@@ -221,27 +240,6 @@ DeviceTable make_device_table(const Libraries& libraries) {
           [](void* collectives, std::uint64_t& launches, Failure& failure) noexcept {
             return attempt(failure, [&] { launches = object_of(collectives).ended(); });
           },
-      .capture_of =
-          [](void* collectives, void* stream, std::uint64_t& capture, Failure& failure) noexcept {
-            return attempt(failure, [&] { capture = object_of(collectives).capture_of(stream); });
-          },
-      .capture =
-          [](void* collectives, const Operation& operation, void* stream, std::int64_t left,
-             std::uint64_t& call, Failure& failure) noexcept {
-            return attempt(failure, [&] {
-              call = object_of(collectives).capture(operation, stream, deadline_of(left));
-            });
-          },
-      .hold_captured =
-          [](void* collectives, void* stream, std::uint64_t capture, std::uint64_t call,
-             Failure& failure) noexcept {
-            return attempt(failure,
-                           [&] { object_of(collectives).hold_captured(stream, capture, call); });
-          },
-      .watch =
-          [](void* collectives, Failure& failure) noexcept {
-            return attempt(failure, [&] { object_of(collectives).watch(); });
-          },
       .await =
           [](void* collectives, void* mark, std::int64_t left, Failure& failure) noexcept {
             return attempt(failure, [&] { object_of(collectives).await(mark, deadline_of(left)); });
@@ -254,6 +252,9 @@ DeviceTable make_device_table(const Libraries& libraries) {
       .memory = make_memory_table(),
       .registered = make_registered_table(),
   };
+  add_library_calls(table);
+  add_capture_calls(table);
+  return table;
 }
 
 }  // namespace ddprun::nccl
