@@ -5,9 +5,8 @@
 //   device_collectives death          the last rank dies; time until the others detect it
 //   device_collectives graph          all_reduce in a CUDA graph, results compared
 //   device_collectives graph_death    the same as death, while the others launch such a graph
-//   device_collectives restart        the last rank dies in the first attempt; the next one
-//   computes device_collectives reducer        a step of a reducer of GPT-2's gradients, and
-//   zeroing them
+//   device_collectives restart        death in the first attempt, check in the next one
+//   device_collectives reducer        a step of a reducer of GPT-2's gradients, and zeroing them
 #include "tests/support/random_calls.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/gradient_reducer.hpp>
