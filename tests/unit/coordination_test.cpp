@@ -219,7 +219,7 @@ TEST_SUITE("coordination") {
                                .early_exits = std::vector<Failure>(row.exits, failure("node1"))},
                   2600);
       driver.send(2, WorkersEnded{.round = 0, .failures = {failure("node2", row.is_victim)}}, 2700);
-      const auto& outcome = driver.sent_to<Finish>(1)[0].outcome;
+      const auto outcome = driver.sent_to<Finish>(1)[0].outcome;
       CHECK(outcome.failures[0].node == row.cause);
       CHECK(outcome.failures.size() == (row.exits == 1 && row.is_victim ? 2 : 1));
     }
