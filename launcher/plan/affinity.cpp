@@ -188,8 +188,8 @@ std::variant<CpuMap, std::string> check_lists(const Topology& topology, const Cp
 std::variant<CpuMap, std::string> bind_workers(const Topology& topology, const Affinity& affinity,
                                                int workers) {
   const auto count = static_cast<std::size_t>(workers);
-  using Kind = Affinity::Kind;
-  if (affinity.kind == Kind::none || affinity.kind == Kind::automatic) return CpuMap(count);
+  if (affinity.kind == Affinity::Kind::none || affinity.kind == Affinity::Kind::automatic)
+    return CpuMap(count);
   if (topology.cpus.empty()) return "the CPUs that ddprun may run on cannot be read";
   if (affinity.kind == Affinity::Kind::list) return check_lists(topology, affinity.lists, count);
   if (affinity.kind == Affinity::Kind::cores || affinity.kind == Affinity::Kind::exclusive) {
