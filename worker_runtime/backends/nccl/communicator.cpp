@@ -1,5 +1,6 @@
 #include "worker_runtime/backends/nccl/communicator.hpp"
 
+#include "worker_runtime/cuda/device_objects.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/peer_failed.hpp>
 
