@@ -14,6 +14,8 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace nccl_backend_test {
@@ -160,6 +162,15 @@ TEST_SUITE("nccl backend") {
     calls.set_device(0);
     CHECK(after_work_on(1) == 1);
     calls.set_device(0);
+  }
+
+  TEST_CASE("nccl backend: any thread can destroy the group, whatever its current device") {
+    const CleanDevices clean;
+    run_ranks(device_ranks(2), [](ProcessGroup& group) {
+      std::vector<float> values(10, 1);
+      group.all_reduce(on_device(values), ReduceOp::sum).wait();
+      std::thread([last = std::move(group)] {}).join();
+    });
   }
 
   TEST_CASE("nccl backend: a host-only backend cannot allocate device memory") {
