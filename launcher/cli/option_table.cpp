@@ -109,8 +109,7 @@ constexpr OptionEntry kWorkers[] = {
      "Number of workers on this node. auto: one per GPU, or one per CPU if there is no GPU.",
      [](Options& o, Text v) { return keep(o.nproc_per_node, parse_worker_count(v)); },
      "gpu: one worker per visible NVIDIA GPU or MIG device. cpu: one worker per CPU that ddprun "
-     "may use, limited "
-     "by the CPU quota of its cgroup."},
+     "may use, limited by the CPU quota of its cgroup."},
     {"module", 'm', "", OptionGroup::workers, Section::job, "PET_MODULE", "",
      "Run the program as a Python module, like python3 -m.", set_flag<&Options::module>},
     {"no_python", 0, "", OptionGroup::workers, Section::job, "PET_NO_PYTHON", "",

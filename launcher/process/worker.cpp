@@ -46,7 +46,7 @@ bool has_any_hung(const Workers& workers) {
                      [](const auto& worker) { return worker->hang.has_value(); });
 }
 
-bool all_running(const Workers& workers, bool (Worker::*condition)() const) {
+bool all_remaining(const Workers& workers, bool (Worker::*condition)() const) {
   return std::all_of(workers.begin(), workers.end(), [condition](const auto& worker) {
     return worker->has_ended || ((*worker).*condition)();
   });

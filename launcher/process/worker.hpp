@@ -66,6 +66,6 @@ using Workers = std::vector<std::shared_ptr<Worker>>;
 bool has_any_hung(const Workers& workers);
 
 /// Returns true if the condition is true for all workers that have not ended.
-bool all_running(const Workers& workers, bool (Worker::*condition)() const);
+bool all_remaining(const Workers& workers, bool (Worker::*condition)() const);
 
 }  // namespace ddprun

@@ -444,7 +444,7 @@ void WorkerGroup::Impl::carry_out(StopSequence::Steps steps) {
     stop_timer_.start(*deadline, [weak = weak_from_this()] {
       if (const auto self = weak.lock())
         self->carry_out(self->stop_.advance(
-            RunClock::now(), all_running(self->workers_, &Worker::is_stuck_in_kernel)));
+            RunClock::now(), all_remaining(self->workers_, &Worker::is_stuck_in_kernel)));
     });
   }
   for (auto& step : steps) {
@@ -507,7 +507,7 @@ void WorkerGroup::Impl::carry_out(StopSequence::Abandon) {
 
 /// A stop waits for workers that handle the signal, not for killed ones.
 void WorkerGroup::Impl::check_remaining() {
-  if (running().empty() || !all_running(workers_, &Worker::is_killed)) return;
+  if (running().empty() || !all_remaining(workers_, &Worker::is_killed)) return;
   stop_.only_killed_left(RunClock::now());
   carry_out(StopSequence::Steps());
 }
