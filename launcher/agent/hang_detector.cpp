@@ -91,6 +91,7 @@ std::optional<HangFinding> HangDetector::observe(Time now, const std::vector<Wor
   } else if (heartbeats_ == 0) {
     has_progressed = note_shared_idle_time(workers);
   }
+  note_common_wait(workers, elapsed);
   if (is_traced) return std::nullopt;
   if (open_) {
     open_->time += elapsed;
@@ -234,6 +235,22 @@ void HangDetector::end_wait(Milliseconds wait) {
   if (are_waits_known()) longest_quiet_ = std::max(longest_quiet_, wait);
 }
 
+void HangDetector::note_common_wait(const std::vector<WorkerSample>& workers,
+                                    Milliseconds elapsed) {
+  const auto waits = [this](const WorkerSample& worker) {
+    if (worker.is_traced && worker.inspections % 2 == 0) return false;
+    if (has_calls_) return is_in_call(worker) && quiet_ >= kDetailsAfter;
+    const History& history = histories_.at(worker.rank);
+    return history.idle >= kDetailsAfter && history.is_in_collective;
+  };
+  are_all_waiting_ = !workers.empty() && std::all_of(workers.begin(), workers.end(), waits);
+  if (settings_.other_ranks == 0) {
+    common_wait_ = are_all_waiting_ ? quiet_ : 0ms;
+  } else {
+    common_wait_ = are_all_waiting_ && are_others_waiting_ ? common_wait_ + elapsed : 0ms;
+  }
+}
+
 bool HangDetector::has_ended(const HangFinding& finding, const std::vector<WorkerSample>& workers,
                              bool has_progressed) const {
   const auto& ranks = finding.ranks;
@@ -264,10 +281,13 @@ std::optional<HangFinding> HangDetector::find_late(const std::vector<WorkerSampl
   if (quiet_ < limit(true) || !has_details_) return std::nullopt;
   const auto is_back = [this](const auto& worker) { return has_just_resumed(worker); };
   if (!has_calls_ && std::any_of(workers.begin(), workers.end(), is_back)) return std::nullopt;
-  HangFinding finding{
-      .time = quiet_,
-      .ranks = has_calls_ ? late_in_calls(workers, late_ranks) : late_by_processes(workers)};
-  const auto& ranks = finding.ranks;
+  HangFinding finding{.time = quiet_};
+  auto& ranks = finding.ranks;
+  if (is_fixed() && common_wait_ >= kDetailsAfter) {
+    for (const auto& worker : workers) ranks.push_back({worker.rank, HangCondition::in_collective});
+  } else {
+    ranks = has_calls_ ? late_in_calls(workers, late_ranks) : late_by_processes(workers);
+  }
   // Programs without calls may sleep for any reason, such as a server without requests.
   const bool may_sleep_by_design = !has_calls_ && heartbeats_ == 0;
   if (!is_fixed() && may_sleep_by_design && (ranks.empty() || !are_waits_known()))

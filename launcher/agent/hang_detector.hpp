@@ -7,7 +7,8 @@
 // sleeps in the code of a library for collectives, and the run waits while at least half of the
 // ranks sleep, or, if its ranks call heartbeat(), while no rank does. The waits so far show how
 // long is unusual. A long evaluation looks like an endless loop, and a wait for a service like a
-// deadlock, so automatic limits only suspect such ranks.
+// deadlock, so automatic limits only suspect such ranks. If all ranks of the run wait in
+// collectives, no rank is late, but with a limit set by the user all ranks hang.
 #pragma once
 
 #include "launcher/plan/launch_plan.hpp"
@@ -25,12 +26,13 @@ namespace ddprun {
 
 /// What a rank does while others wait for it.
 enum class HangCondition {
-  stopped,   ///< by a signal
-  idle,      ///< sleeps; has not run during the wait
-  blocked,   ///< idle, and waits for a lock or another process
-  terminal,  ///< idle, but may wait for input from a terminal
-  device,    ///< uninterruptible sleep
-  busy,      ///< uses CPU time
+  stopped,        ///< by a signal
+  idle,           ///< sleeps; has not run during the wait
+  blocked,        ///< idle, and waits for a lock or another process
+  terminal,       ///< idle, but may wait for input from a terminal
+  device,         ///< uninterruptible sleep
+  busy,           ///< uses CPU time
+  in_collective,  ///< waits in a collective, like all ranks of the run
 };
 
 struct HungRank {
@@ -81,8 +83,14 @@ class HangDetector {
   /// than some seconds.
   Milliseconds ranks_wait(const std::vector<WorkerSample>& workers) const;
 
-  /// Sets the longest such wait of ranks on other nodes; 0: none.
-  void set_others_wait(Milliseconds time) { others_wait_ = time; }
+  /// Returns true if all these ranks wait so, and none of them is late.
+  bool are_all_waiting() const { return are_all_waiting_; }
+
+  /// Sets the longest such wait of ranks on other nodes, 0: none, and whether all of these wait.
+  void set_others_wait(Milliseconds time, bool are_all_waiting) {
+    others_wait_ = time;
+    are_others_waiting_ = are_all_waiting;
+  }
 
   /// Returns true if the next sample should contain the details.
   bool needs_details() const;
@@ -109,6 +117,7 @@ class HangDetector {
   bool note_heartbeats(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
   bool note_shared_idle_time(const std::vector<WorkerSample>& workers);
   void end_wait(Milliseconds wait);
+  void note_common_wait(const std::vector<WorkerSample>& workers, Milliseconds elapsed);
   bool has_ended(const HangFinding& finding, const std::vector<WorkerSample>& workers,
                  bool has_progressed) const;
   std::optional<HangFinding> find_stopped(const std::vector<WorkerSample>& workers) const;
@@ -135,6 +144,9 @@ class HangDetector {
   Milliseconds quiet_{0};             ///< since the last progress
   Milliseconds longest_quiet_{0};     ///< longest wait that ended with progress
   Milliseconds others_wait_{0};       ///< longest wait of ranks on other nodes; 0: none
+  bool are_all_waiting_ = false;      ///< see are_all_waiting()
+  bool are_others_waiting_ = false;   ///< the same of ranks on other nodes
+  Milliseconds common_wait_{0};       ///< time for which all ranks of the run have waited
   std::optional<HangFinding> open_;   ///< the last finding; nullopt after its end
 };
 

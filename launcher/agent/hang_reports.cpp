@@ -61,7 +61,9 @@ OnHang HangReports::take(const HangFinding& finding, std::vector<MissingRank> ra
   const bool is_certain = finding.kind == HangFinding::Kind::certain;
   const bool must_report = !is_certain || lacks_restarts(finding);
   std::vector<StalledConnection> connections;
-  if (ranks.empty()) connections = stalled_connections(group_.sample(false));
+  // If all ranks wait for each other, a connection may be the cause.
+  if (ranks.empty() || ranks.size() == group_.running().size())
+    connections = stalled_connections(group_.sample(false));
   if (ranks.empty() && connections.empty() && !hung_nodes_.empty()) return OnHang::report;
   is_reported_ = true;
   const OnHang action = must_report ? OnHang::report : settings_.on_hang;

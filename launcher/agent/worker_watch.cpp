@@ -40,6 +40,8 @@ std::string describe_state(HangCondition condition, const WorkerSample& worker) 
     case HangCondition::busy:
       if (worker.activity.calls != 0) return "runs, but calls no collective";
       return worker.state == 'S' ? "runs at times" + wait_text(worker) : "uses CPU time";
+    case HangCondition::in_collective:
+      return "waits in a collective, like all ranks";
   }
   return {};
 }
@@ -101,7 +103,9 @@ void WorkerWatch::observe() {
   const auto finding = detector_.observe(RunClock::now(), workers, late);
   start_timer();
   report_slow_ranks(workers);
-  note({.wait = detector_.ranks_wait(workers), .work_share = slow_ranks_.work_share()});
+  note({.wait = detector_.ranks_wait(workers),
+        .work_share = slow_ranks_.work_share(),
+        .are_all_waiting = detector_.are_all_waiting()});
   // Last, since the callback may destroy this object.
   if (finding && !is_stopped_) listener_.on_finding(*finding, describe_ranks(*finding, workers));
 }
@@ -158,7 +162,7 @@ void WorkerWatch::report_slow_ranks(const std::vector<WorkerSample>& workers) {
 }
 
 void WorkerWatch::set_others_activity(const membership::RankActivity& activity) {
-  detector_.set_others_wait(activity.wait);
+  detector_.set_others_wait(activity.wait, activity.are_all_waiting);
   slow_ranks_.set_run_share(activity.work_share);
 }
 

@@ -160,21 +160,32 @@ std::string connections_text(const std::vector<StalledConnection>& connections) 
   return text;
 }
 
+/// Returns an empty text if there are no ranks.
+std::string hung_ranks_text(const std::vector<MissingRank>& ranks) {
+  if (ranks.empty()) return {};
+  const auto& first = ranks.front().doing;
+  if (std::all_of(ranks.begin(), ranks.end(), [&](const auto& one) { return one.doing == first; }))
+    return (ranks.size() == 1 ? "" : "each ") + first;
+  std::vector<std::string> doing;
+  for (const auto& rank : ranks) {
+    if (doing.size() == kHungShownMax) {
+      doing.push_back("and " + std::to_string(ranks.size() - doing.size()) + " more");
+      break;
+    }
+    doing.push_back("rank " + std::to_string(rank.rank) + " " + rank.doing);
+  }
+  return join(doing, ", ");
+}
+
 EventLine line(const HangDetected& event) {
   std::vector<int> ranks;
-  std::vector<std::string> doing;
-  for (const auto& rank : event.ranks) {
-    ranks.push_back(rank.rank);
-    const auto text = (event.ranks.size() == 1 ? "" : "rank " + std::to_string(rank.rank) + " ");
-    if (doing.size() < kHungShownMax) doing.push_back(text + rank.doing);
-  }
-  if (doing.size() < ranks.size())
-    doing.push_back("and " + std::to_string(ranks.size() - doing.size()) + " more");
+  for (const auto& rank : event.ranks) ranks.push_back(rank.rank);
+  const auto doing = hung_ranks_text(event.ranks);
   const char* verb = !event.is_certain ? " may hang" : ranks.size() == 1 ? " hangs" : " hang";
   std::string text = (ranks.empty() ? "the workers" : ranks_phrase(ranks)) + on_node(event.node) +
                      verb + " (no progress for " + seconds_text(event.seconds) + "): ";
   const std::string none = event.node.empty() ? "no late rank found on this node" : "no late rank";
-  text += doing.empty() ? none : join(doing, ", ");
+  text += doing.empty() ? none : doing;
   text += connections_text(event.connections);
   if (event.lacks_restarts)
     text += "; no restarts are left (--max_restarts), so the workers keep running";

@@ -48,7 +48,7 @@ auto fields(M& m) {
   } else if constexpr (is<Heartbeat>(static_cast<M*>(nullptr))) {
     return std::tie(m.number, m.round, m.activity);
   } else if constexpr (is<RankActivity>(static_cast<M*>(nullptr))) {
-    return std::tie(m.wait, m.work_share);
+    return std::tie(m.wait, m.work_share, m.are_all_waiting);
   } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.is_victim, m.ran_seconds, m.description, m.node, m.exit);
   } else if constexpr (is<WorkerExited>(static_cast<M*>(nullptr))) {

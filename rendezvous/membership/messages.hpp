@@ -21,7 +21,7 @@
 namespace ddprun::membership {
 
 /// Version of these messages. Agents with different versions cannot communicate.
-inline constexpr std::uint32_t kProtocolVersion = 14;
+inline constexpr std::uint32_t kProtocolVersion = 15;
 
 /// Maximum round number and restart count that is accepted from a node.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -136,6 +136,8 @@ struct RankActivity {
   /// Median part of the time that ranks do not spend in collectives, in thousandths, at least 1;
   /// -1: unknown.
   std::int32_t work_share = -1;
+  /// All ranks that have not ended wait in collectives.
+  bool are_all_waiting = false;
 
   bool operator==(const RankActivity&) const = default;
 };
@@ -288,7 +290,7 @@ struct Refused {
 struct HeartbeatAnswer {
   std::uint64_t number = 0;
   int round = -1;           ///< latest round; -1: none
-  RankActivity activity{};  ///< wait: of other nodes; work share: of all nodes
+  RankActivity activity{};  ///< waits: of other nodes; work share: of all nodes
 
   bool operator==(const HeartbeatAnswer&) const = default;
 };

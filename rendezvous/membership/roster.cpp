@@ -190,15 +190,24 @@ void Roster::note(NodeId id, const RankActivity& activity, Time now) {
   const bool is_waiting = activity.wait.count() > 0;
   note_wait(*member, id, is_waiting ? std::optional(now - activity.wait) : std::nullopt);
   note_work_share(*member, activity.work_share);
+  member->are_all_waiting = activity.are_all_waiting;
 }
 
 RankActivity Roster::activity_for(NodeId id, Time now) const {
-  RankActivity activity{.work_share = median_work_share()};
+  RankActivity activity{.work_share = median_work_share(),
+                        .are_all_waiting = are_others_waiting(id)};
   const auto longest = std::find_if(waits_.begin(), waits_.end(),
                                     [id](const auto& wait) { return wait.second != id; });
   if (longest != waits_.end())
     activity.wait = std::chrono::floor<std::chrono::milliseconds>(now - longest->first);
   return activity;
+}
+
+bool Roster::are_others_waiting(NodeId id) const {
+  return std::all_of(members_.begin(), members_.end(), [id](const auto& entry) {
+    const auto& [other, member] = entry;
+    return other == id || member.workers != Workers::running || member.are_all_waiting;
+  });
 }
 
 void Roster::note_wait(Member& member, NodeId id, std::optional<Time> since) {

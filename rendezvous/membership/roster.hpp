@@ -33,8 +33,9 @@ class Roster {
     Time next_notice{};  ///< when to send the next notice, while there is no round
     /// Start of the longest wait of its ranks in this round; nullopt: they do not wait.
     std::optional<Time> waits_since{};
-    int work_share = -1;  ///< last RankActivity::work_share of this round
-    Time came{};          ///< when it joined, or was last excluded from a round for a cut
+    int work_share = -1;           ///< last RankActivity::work_share of this round
+    bool are_all_waiting = false;  ///< last RankActivity::are_all_waiting of this round
+    Time came{};                   ///< when it joined, or was last excluded from a round for a cut
     std::optional<Time> held_back_until{};  ///< excluded from rounds that are possible without it
   };
 
@@ -102,8 +103,8 @@ class Roster {
   /// Records the activity of a node's ranks. Does nothing without such a node.
   void note(NodeId id, const RankActivity& activity, Time now);
 
-  /// Returns the longest wait of ranks on nodes other than this one, and the lower median of the
-  /// work shares of all nodes, weighted by their ranks.
+  /// Returns the waits of ranks on nodes other than this one, and the lower median of the work
+  /// shares of all nodes, weighted by their ranks.
   RankActivity activity_for(NodeId id, Time now) const;
 
   /// Marks the round's workers as ended on all nodes; each node's next notice is due at
@@ -111,6 +112,7 @@ class Roster {
   void end_round(Time first_notice);
 
  private:
+  bool are_others_waiting(NodeId id) const;
   void note_wait(Member& member, NodeId id, std::optional<Time> since);
   void note_work_share(Member& member, int share);
   int median_work_share() const;

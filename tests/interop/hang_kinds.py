@@ -48,6 +48,10 @@ def load_blocked_data():
     next(iter(DataLoader(BlockedDataset(), num_workers=1)))
 
 
+def receive():
+    dist.recv(torch.ones(1), src=0)
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     dist.barrier()

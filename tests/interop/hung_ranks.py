@@ -30,21 +30,22 @@ class HungRanks(harness.RunTest):
                 self.assertTrue(hang["ranks"][0]["doing"].startswith(state), hang)
                 self.assertEqual(hang["action"], "restart")
 
-    def test_the_only_rank_of_a_node_is_named_when_the_rank_of_another_node_waits(self):
+    def test_the_only_rank_of_a_node_is_named_unless_all_ranks_wait_for_each_other(self):
         port = FreePort()
         self.addCleanup(port.close)
         runs = [self.start("--nnodes=2", "--security=open", f"--node_rank={rank}",
                            "--master_addr=127.0.0.1", f"--master_port={port.number}",
                            "--nproc_per_node=1",
-                           "--max_restarts=2", f"--hang_timeout={TIMEOUT}", "--stacks=never",
-                           PROGRAM, "compute_forever", "read_fifo",
+                           "--max_restarts=3", f"--hang_timeout={TIMEOUT}", "--stacks=never",
+                           PROGRAM, "compute_forever", "read_fifo", "receive",
                            environment={"GLOO_SOCKET_IFNAME": "lo"})
                 for rank in (0, 1)]
         for run in runs:
             self.finish(run)
             self.assertEqual(run.code, 0, run.stderr)
-            self.assertRegex(run.stderr, r"hung: uses CPU time on node \S+; restart 1 of 2\n")
+            self.assertRegex(run.stderr, r"hung: uses CPU time on node \S+; restart 1 of 3\n")
             self.assertRegex(run.stderr, r"hung: does not run, waits in openat\b.*; restart 2 of")
+            self.assertRegex(run.stderr, r"hung: waits in a collective, like all.*; restart 3 of")
         for state in STATES["compute_forever"], STATES["read_fifo"]:
             self.assertRegex(runs[1].stderr, rf"rank 1 hangs \(no progress for \S+ s\): {state}")
 

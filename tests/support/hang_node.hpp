@@ -20,8 +20,8 @@ constexpr HangTimeout fixed(std::chrono::milliseconds time) {
 
 inline std::string text_of(const HangFinding& finding) {
   static const std::vector<std::string> kinds = {"suspected", "certain", "resumed"};
-  static const std::vector<std::string> conditions = {"stopped",  "idle",   "blocked",
-                                                      "terminal", "device", "busy"};
+  static const std::vector<std::string> conditions = {"stopped", "idle", "blocked",   "terminal",
+                                                      "device",  "busy", "collective"};
   std::string text = kinds.at(static_cast<std::size_t>(finding.kind));
   for (const auto& rank : finding.ranks) {
     text += " " + std::to_string(rank.rank) + ":" +
@@ -49,7 +49,7 @@ class Node {
     std::string found;
     for (auto second = 0s; second < time; ++second) {
       now_ += 1s;
-      if (do_others_wait_) detector_.set_others_wait(others_wait_ += 1s);
+      if (do_others_wait_) detector_.set_others_wait(others_wait_ += 1s, are_all_others_waiting_);
       for (auto& worker : workers) {
         if (worker.state != 'R') continue;
         if (worker.run_time) *worker.run_time += 90ms;
@@ -85,12 +85,14 @@ class Node {
 
   void jump(std::chrono::seconds time) { now_ += time; }
 
-  /// Ranks of other nodes begin or end to wait.
-  void set_others_waiting(bool are_waiting) {
+  /// Some or all ranks of other nodes begin or end to wait.
+  void set_others_waiting(bool are_waiting, bool are_all_waiting = false) {
     do_others_wait_ = are_waiting;
+    are_all_others_waiting_ = are_all_waiting;
     others_wait_ = 0s;
-    detector_.set_others_wait(others_wait_);
+    detector_.set_others_wait(others_wait_, are_all_waiting);
   }
+  bool are_all_waiting() const { return detector_.are_all_waiting(); }
   std::chrono::milliseconds ranks_wait() const { return detector_.ranks_wait(workers); }
 
   std::vector<WorkerSample> workers;
@@ -100,6 +102,7 @@ class Node {
   HangDetector detector_;
   HangDetector::Time now_{1h};
   bool do_others_wait_ = false;
+  bool are_all_others_waiting_ = false;
   std::chrono::seconds others_wait_{0};
 };
 

@@ -272,7 +272,9 @@ class SimulatedRun : protected SimulatedState {
       const bool waits = chance(70);
       const auto time = waits ? std::chrono::floor<milliseconds>(now_ - since) : milliseconds(0);
       to_node(index, node.agent,
-              OwnActivity{{.wait = time, .work_share = any(1, kWholeWorkShare)}});
+              OwnActivity{{.wait = time,
+                           .work_share = any(1, kWholeWorkShare),
+                           .are_all_waiting = chance(50)}});
       if (waits && chance(20)) {
         to_node(index, node.agent, HangNotice{.time = time, .ranks = {{0, "sleeps"}}});
         to_node(index, node.agent, SlowRankNotice{.is_slow = true});
@@ -285,7 +287,7 @@ class SimulatedRun : protected SimulatedState {
   void act(int index, const NoteActivity& others) {
     const Node& node = nodes_[static_cast<std::size_t>(index)];
     const auto begin = round_begins_.find({node.incarnation, node.round.round});
-    const auto [wait, share] = others.activity;
+    const auto [wait, share, are_all_waiting] = others.activity;
     check(share == -1 || (share >= 1 && share <= kWholeWorkShare),
           "a work share is a part of 1000");
     if (wait.count() == 0 || begin == round_begins_.end()) return;

@@ -175,6 +175,26 @@ TEST_SUITE("coordination") {
     CHECK(answer(4, -1) == 900);
   }
 
+  TEST_CASE("coordination: a heartbeat's answer says whether all ranks of the other nodes wait") {
+    CoordinationDriver driver(settings(3, 3));
+    for (const NodeId node : {1, 2, 3}) driver.join(node, "node" + std::to_string(node), 0);
+    const auto answer = [&driver](NodeId node, bool are_all_waiting) {
+      driver.send(node, Heartbeat{1, 0, {.are_all_waiting = are_all_waiting}}, 1000);
+      return driver.sent_to<HeartbeatAnswer>(node).at(0).activity.are_all_waiting;
+    };
+    CHECK(!answer(1, true));
+    CHECK(!answer(2, true));
+    CHECK(answer(3, false));
+    CHECK(!answer(1, true));
+    CHECK(answer(3, true));
+    CHECK(answer(1, true));
+    CHECK(answer(2, false));
+    CHECK(!answer(1, true));
+    // Ranks that have ended are not late.
+    driver.send(2, WorkersEnded{.round = 0, .have_succeeded = true}, 1000);
+    CHECK(answer(1, true));
+  }
+
   TEST_CASE("coordination: the work share of a node counts once for each of its ranks") {
     CoordinationDriver driver(settings(2, 2));
     auto large = driver.join_of("node1");

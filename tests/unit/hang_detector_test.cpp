@@ -216,6 +216,18 @@ TEST_SUITE("hang detector") {
     CHECK(node.pass(100s) == "suspected 1:terminal after 10 s");
   }
 
+  TEST_CASE("hang detector: with a fixed timeout ranks that all wait in collectives hang") {
+    for (const int other_ranks : {0, 2}) {
+      CAPTURE(other_ranks);
+      Node node(fixed(10s), 2, other_ranks);
+      node.step(1);
+      node.workers[1].activity.is_in_call = true;
+      node.late.clear();
+      node.set_others_waiting(other_ranks > 0, other_ranks > 0);
+      CHECK(node.pass(100s) == "certain 0:collective 1:collective after 10 s");
+    }
+  }
+
   TEST_CASE("hang detector: with a fixed timeout ranks that all compute hang") {
     Node node(fixed(10s));
     node.step(1);

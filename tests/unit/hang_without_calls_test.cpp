@@ -148,14 +148,15 @@ TEST_SUITE("hang detector") {
       const char* waits;
       const char* found;
     };
-    for (const auto& row : {Row{fixed(10s), 0, "  ", "certain 0:busy 1:busy after 10 s"},
-                            Row{fixed(10s), 0, "c ", "certain 1:busy after 10 s"},
-                            Row{fixed(10s), 0, "cc", "certain 0:blocked 1:blocked after 10 s"},
-                            Row{fixed(10s), 2, "  ", "certain 0:busy 1:busy after 10 s"},
-                            Row{fixed(10s), 2, "cc", "suspected after 10 s"},
-                            Row{kAuto, 0, "  ", "suspected after 300 s"},
-                            Row{kAuto, 0, "c ", "suspected 1:busy after 300 s"},
-                            Row{kAuto, 2, "cc", "suspected after 300 s"}}) {
+    for (const auto& row :
+         {Row{fixed(10s), 0, "  ", "certain 0:busy 1:busy after 10 s"},
+          Row{fixed(10s), 0, "c ", "certain 1:busy after 10 s"},
+          Row{fixed(10s), 0, "cc", "certain 0:collective 1:collective after 10 s"},
+          Row{fixed(10s), 2, "  ", "certain 0:busy 1:busy after 10 s"},
+          Row{fixed(10s), 2, "cc", "suspected after 10 s"},
+          Row{kAuto, 0, "  ", "suspected after 300 s"},
+          Row{kAuto, 0, "c ", "suspected 1:busy after 300 s"},
+          Row{kAuto, 2, "cc", "suspected after 300 s"}}) {
       CAPTURE(row.found);
       Node node = node_without_calls(row.timeout, 2, row.other_ranks);
       CHECK(node.pass(100s) == "");  // imports
@@ -200,7 +201,7 @@ TEST_SUITE("hang detector") {
           Row{"clp", "suspected 1:blocked 2:blocked after 300 s",
               "certain 1:blocked 2:blocked after 10 s"},
           Row{"cco", "suspected 2:idle after 30 s", "certain 2:idle after 10 s"},
-          Row{"ccc", "", "certain 0:blocked 1:blocked 2:blocked after 10 s"},
+          Row{"ccc", "", "certain 0:collective 1:collective 2:collective after 10 s"},
           Row{"llo", "suspected 2:idle after 30 s", "certain 2:idle after 10 s"},
           Row{"lpo", "suspected 2:idle after 30 s", "certain 2:idle after 10 s"},
           Row{"llp", "", "certain 0:blocked 1:blocked 2:blocked after 10 s"},
@@ -256,6 +257,61 @@ TEST_SUITE("hang detector") {
       node.set_others_waiting(true);
       sleep_in(node, row.waits);
       CHECK(node.pass(1000s) == row.found);
+    }
+  }
+
+  TEST_CASE("hang detector: ranks of all nodes that wait for each other hang with a fixed limit") {
+    struct Row {
+      HangTimeout timeout;
+      const char* waits;
+      bool are_others_waiting;
+      const char* found;
+    };
+    for (const auto& row :
+         {Row{fixed(10s), "cc", true, "certain 0:collective 1:collective after 10 s"},
+          Row{fixed(10s), "cc", false, "suspected after 10 s"},
+          Row{fixed(10s), "cl", true, "certain 1:blocked after 10 s"},
+          Row{kAuto, "cc", true, ""}}) {
+      CAPTURE(row.waits);
+      CAPTURE(row.are_others_waiting);
+      Node node = node_without_calls(row.timeout, 2, 2);
+      CHECK(node.pass(100s) == "");
+      node.set_others_waiting(true, row.are_others_waiting);
+      sleep_in(node, row.waits);
+      CHECK(node.pass(1000s) == row.found);
+    }
+  }
+
+  TEST_CASE(
+      "hang detector: all ranks are certain to hang 3 s after the last one has begun to wait") {
+    Node node = node_without_calls(fixed(10s), 2, 2);
+    CHECK(node.pass(100s) == "");
+    node.set_others_waiting(true);
+    sleep_in(node, "cc");
+    CHECK(node.pass(20s) == "suspected after 10 s");
+    node.set_others_waiting(true, true);
+    CHECK(node.pass(2s) == "");
+    CHECK(node.pass(1s) == "certain 0:collective 1:collective after 23 s");
+  }
+
+  TEST_CASE("hang detector: all ranks of a node wait if none computes or is held by a debugger") {
+    struct Row {
+      const char* waits;
+      bool is_traced;
+      bool are_all_waiting;
+    };
+    for (const auto& row : {Row{"cc", false, true}, Row{"cc", true, false}, Row{"c ", false, false},
+                            Row{"cl", false, false}}) {
+      CAPTURE(row.waits);
+      Node node = node_without_calls(kAuto, 2, 2);
+      node.pass(10s);
+      sleep_in(node, row.waits);
+      CHECK(node.pass(2s) == "");
+      CHECK(!node.are_all_waiting());
+      node.pass(2s);
+      node.workers[0].is_traced = row.is_traced;
+      node.pass(1s);
+      CHECK(node.are_all_waiting() == row.are_all_waiting);
     }
   }
 

@@ -60,6 +60,9 @@ TEST_SUITE("event text") {
     CHECK(line_for(hang).message ==
           "ranks 3, 4 hang (no progress for 5.00 s): rank 3 is a, rank 4 is b; restarting the "
           "workers");
+    hang.ranks.back().doing = "is a";
+    CHECK(line_for(hang).message ==
+          "ranks 3, 4 hang (no progress for 5.00 s): each is a; restarting the workers");
     hang = {.attempt = 1, .seconds = 300, .action = OnHang::report};
     CHECK(line_for(hang).message ==
           "the workers may hang (no progress for 300.0 s): no late rank found on this node");
