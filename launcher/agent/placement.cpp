@@ -12,11 +12,33 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <utility>
 
 namespace ddprun {
 
 namespace {
+
+/// Returns the names of the other nodes by address. An address that several nodes have is left out,
+/// and so are nodes without one, except the host of the rendezvous.
+std::map<std::string, std::string> peers_of(const membership::RoundFormed& round,
+                                            const std::string& host) {
+  const auto rank = static_cast<std::size_t>(round.node_rank);
+  const auto& own = round.nodes[rank].address;
+  const auto unknown = std::count_if(round.nodes.begin(), round.nodes.end(),
+                                     [](const auto& node) { return node.address.empty(); });
+  std::map<std::string, int> nodes;
+  std::map<std::string, std::string> names;
+  for (std::size_t i = 0; i < round.nodes.size(); ++i) {
+    std::string address = round.nodes[i].address;
+    if (address.empty() && unknown == 1 && !own.empty()) address = host;
+    if (address.empty()) continue;
+    ++nodes[address];
+    if (i != rank) names[address] = round.nodes[i].name;
+  }
+  std::erase_if(names, [&](const auto& entry) { return nodes.at(entry.first) > 1; });
+  return names;
+}
 
 /// Maximum number of failures of one node: a collective error fails all of its workers, and the
 /// report lists only a few.
@@ -103,7 +125,8 @@ void explain(membership::Refused& refused, const std::string& config_outline) {
 NodePlacement make_placement(const membership::RoundFormed& round, const std::string& store_host) {
   NodePlacement placement{.node_rank = round.node_rank,
                           .node_count = static_cast<int>(round.nodes.size()),
-                          .master_addr = store_host};
+                          .master_addr = store_host,
+                          .peers = peers_of(round, store_host)};
   const auto& role = round.nodes[static_cast<std::size_t>(round.node_rank)].role;
   for (int i = 0; i < placement.node_count; ++i) {
     const auto& node = round.nodes[static_cast<std::size_t>(i)];

@@ -7,6 +7,7 @@
 #include "rendezvous/base/hmac.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ struct NodePlacement {
   int world_size = 0;
   int first_role_rank = 0;
   int role_world_size = 0;
-  std::string master_addr{};  ///< address at which the workers reach the store
+  std::string master_addr{};                   ///< address at which the workers reach the store
+  std::map<std::string, std::string> peers{};  ///< names of other nodes by numeric address
 };
 
 /// Returns the placement of a single node.

@@ -13,7 +13,7 @@ namespace {
 
 // Fixed-size fields of a failure and of a node in a round.
 constexpr std::size_t kFailureFieldsBytes = 4 + 1 + 8 + 2 * 4 + 1;
-constexpr std::size_t kPlaceFieldsBytes = 3 * 4;
+constexpr std::size_t kPlaceFieldsBytes = 4 * 4 + kAddressBytesMax;
 // An outcome's reason contains a node's reason.
 static_assert(2 * kReasonBytesMax + kExitBytesMax + kAllFlightsBytesMax +
                   kFailuresMax * (kFailureFieldsBytes + kDescriptionBytesMax + kNameBytesMax) <=
@@ -58,6 +58,7 @@ void bound(HangNotice& hang) {
 
 void bound(SlowRankNotice& slow) {
   cut(slow.doing, kDescriptionBytesMax);
+  cut(slow.peer, kNameBytesMax);
 }
 
 /// Keeps the first stacks that fit into kStacksBytesMax.

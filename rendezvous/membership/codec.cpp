@@ -80,7 +80,7 @@ auto fields(M& m) {
     return std::tie(m.round, m.node, m.time, m.has_ended, m.is_certain, m.ends_round, m.ranks,
                     m.connections);
   } else if constexpr (is<SlowRankNotice>(static_cast<M*>(nullptr))) {
-    return std::tie(m.round, m.node, m.rank, m.is_slow, m.factor, m.seconds, m.doing);
+    return std::tie(m.round, m.node, m.rank, m.is_slow, m.factor, m.seconds, m.doing, m.peer);
   } else if constexpr (is<StacksTaken>(static_cast<M*>(nullptr))) {
     return std::tie(m.attempt, m.rank, m.same, m.pid, m.reason, m.means, m.problems, m.lines,
                     m.was_ended);
@@ -97,7 +97,7 @@ auto fields(M& m) {
   } else if constexpr (is<Welcome>(static_cast<M*>(nullptr))) {
     return std::tie(m.lease, m.warning, m.run_nonce);
   } else if constexpr (is<NodePlace>(static_cast<M*>(nullptr))) {
-    return std::tie(m.name, m.role, m.local_world_size);
+    return std::tie(m.name, m.role, m.local_world_size, m.address);
   } else if constexpr (is<RoundFormed>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.restarts_used, m.nodes, m.node_rank, m.store_port);
   } else if constexpr (is<RunOutcome>(static_cast<M*>(nullptr))) {
@@ -222,7 +222,8 @@ bool is_sound(const Probed& probed) {
   return probed.unreachable.size() <= kProbedNodesMax;
 }
 bool is_sound(const NodePlace& node) {
-  return node.local_world_size >= 1 && node.local_world_size <= kLocalWorkersMax;
+  return node.local_world_size >= 1 && node.local_world_size <= kLocalWorkersMax &&
+         node.address.size() <= kAddressBytesMax;
 }
 bool is_sound(const NextRound& next) {
   return next.round >= 0;

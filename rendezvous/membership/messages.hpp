@@ -236,16 +236,19 @@ struct StacksNotice {
   bool operator==(const StacksNotice&) const = default;
 };
 
-/// A rank of a node is slow, or has recovered. The coordinator forwards it to the node with rank
-/// 0.
+/// A rank of a node is slow, or its link to another node, or has recovered. The coordinator
+/// forwards it to the node with rank 0.
 struct SlowRankNotice {
   int round = 0;
   std::string node{};  ///< name of the node; empty from an agent
   int rank = 0;
   bool is_slow = false;  ///< false: it has recovered
-  double factor = 1;     ///< its time between collectives, in multiples of the median
-  double seconds = 0;    ///< for which it was observed
-  std::string doing{};   ///< how it spends its time; empty: unknown
+  /// Its time between collectives in multiples of the median, or the time to send data in multiples
+  /// of the usual one.
+  double factor = 1;
+  double seconds = 0;   ///< for which it was observed
+  std::string doing{};  ///< how it spends its time; empty: unknown
+  std::string peer{};   ///< name of the node at the other end of the link; empty: no link
 
   bool operator==(const SlowRankNotice&) const = default;
 };
@@ -316,6 +319,7 @@ struct NodePlace {
   std::string name;
   std::string role;
   int local_world_size = 1;
+  std::string address{};  ///< numeric address; empty: the host of the rendezvous, or unknown
 
   bool operator==(const NodePlace&) const = default;
 };

@@ -69,7 +69,10 @@ std::vector<NodeId> Roster::with_workers() const {
 
 NodePlace Roster::place_of(NodeId id) const {
   const Join& join = members_.at(id).join;
-  return {.name = join.name, .role = join.role, .local_world_size = join.local_world_size};
+  return {.name = join.name,
+          .role = join.role,
+          .local_world_size = join.local_world_size,
+          .address = join.probe.host};
 }
 
 int Roster::count(Workers workers) const {

@@ -51,7 +51,8 @@ TEST_SUITE("membership bounds") {
   TEST_CASE("membership bounds: long texts of a node are cut before they are sent") {
     for (const auto& message :
          {NodeMessage(WorkersFailing{.reason = kEndless}),
-          NodeMessage(SlowRankNotice{.doing = kEndless}), NodeMessage(Leave{.reason = kEndless}),
+          NodeMessage(SlowRankNotice{.doing = kEndless, .peer = kEndless}),
+          NodeMessage(Leave{.reason = kEndless}),
           NodeMessage(WorkersEnded{.not_started = kEndless,
           .failures = std::vector(10, endless_failure()),
           .flights = {{.worker = {.damage = kEndless}}}}),
@@ -155,7 +156,9 @@ TEST_SUITE("membership bounds") {
 
   TEST_CASE("membership bounds: the largest round fits into a message") {
     const std::string name(kNameBytesMax, 'n');
-    const RoundFormed formed{.nodes = std::vector(kRoundNodesMax, NodePlace{name, name, 1})};
+    const RoundFormed formed{
+        .nodes = std::vector(kRoundNodesMax,
+                             NodePlace{name, name, 1, std::string(kAddressBytesMax, '1')})};
     CHECK(bytes_of(CoordinatorMessage(formed)) <= kMessageBytesMax);
   }
 

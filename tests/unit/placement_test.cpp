@@ -4,6 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
 
 namespace placement_test {
 
@@ -73,6 +77,21 @@ TEST_SUITE("placement") {
       CHECK(placement.role_world_size == row.role_world_size);
       CHECK(placement.master_addr == "10.0.0.1");
     }
+  }
+
+  TEST_CASE("placement: the other nodes are known by addresses that only they have") {
+    const auto peers = [](int node_rank, std::vector<std::string> addresses) {
+      auto round = round_for(node_rank);
+      for (std::size_t i = 0; i < round.nodes.size(); ++i) round.nodes[i].address = addresses[i];
+      return make_placement(round, "10.0.0.1").peers;
+    };
+    using Peers = std::map<std::string, std::string>;
+    // The host of the rendezvous is known by the address at which this node has reached it.
+    CHECK(peers(1, {"", "10.0.0.2", "10.0.0.3"}) == Peers{{"10.0.0.1", "a"}, {"10.0.0.3", "c"}});
+    CHECK(peers(0, {"", "10.0.0.2", "10.0.0.3"}) == Peers{{"10.0.0.2", "b"}, {"10.0.0.3", "c"}});
+    CHECK(peers(1, {"", "10.0.0.2", ""}) == Peers{});
+    CHECK(peers(0, {"10.0.0.1", "10.0.0.2", "10.0.0.2"}) == Peers{});
+    CHECK(peers(1, {"10.0.0.1", "10.0.0.2", "10.0.0.2"}) == Peers{{"10.0.0.1", "a"}});
   }
 
   TEST_CASE("placement: a limited number of failures without stopped workers is sent") {
