@@ -5,6 +5,7 @@
 #include "launcher/agent/emit.hpp"
 #include "launcher/agent/failure_hint.hpp"
 #include "launcher/agent/hang_reports.hpp"
+#include "launcher/agent/link_watch.hpp"
 #include "launcher/agent/worker_watch.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/limit_timer.hpp"
@@ -124,7 +125,7 @@ class Attempt::Impl {
 
   void begin_stop(int signal) {
     phase_ = Phase::stopping;
-    if (watch_) watch_->stop();
+    end_watch();
     stop_signal_ = signal;
   }
 
@@ -207,7 +208,7 @@ class Attempt::Impl {
                               .on_hang_stacks = listener_.on_hang_stacks});
     watch_progress(group);
     co_await watch_workers(group);
-    if (watch_) watch_->stop();
+    end_watch();
     watch_.reset();
     hangs_.reset();
     const auto swept = co_await group.sweep();
@@ -394,6 +395,14 @@ class Attempt::Impl {
                                    std::string doing) { hangs_->take(slow, std::move(doing)); },
             .on_activity = listener_.on_activity});
     watch_->set_others_activity(others_activity_);
+    if (!place.peers.empty())
+      links_.emplace(context_.executor, group, place.peers,
+                     [this](const SlowLink& link) { hangs_->take(link); });
+  }
+
+  void end_watch() {
+    if (watch_) watch_->stop();
+    links_.reset();
   }
 
   void take_finding(const HangFinding& finding, const std::vector<MissingRank>& ranks) {
@@ -440,7 +449,7 @@ class Attempt::Impl {
   void stop_survivors(int culprit, const std::string& reason) {
     const auto before = std::exchange(phase_, Phase::aborted);
     if (before == Phase::aborted) return;
-    if (watch_) watch_->stop();
+    end_watch();
     if (listener_.on_failure && culprit != kCulpritElsewhere) listener_.on_failure(reason);
     group_->abort(culprit, reason);
     if (before == Phase::stopping) return;
@@ -468,6 +477,7 @@ class Attempt::Impl {
   LimitTimer culprit_timer_;
   std::optional<HangReports> hangs_;  ///< while workers run
   std::optional<WorkerWatch> watch_;  ///< while workers run
+  std::optional<LinkWatch> links_;    ///< while workers run and other nodes are known
   WorkerGroup* group_ = nullptr;      ///< null unless processes of the workers may exist
   bool are_started_ = false;
   bool awaits_culprit_ = false;

@@ -4,10 +4,13 @@
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/tcp_connections.hpp"
 #include "launcher/process/worker_sample.hpp"
+#include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/run_clock.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <set>
 #include <utility>
 
@@ -24,6 +27,21 @@ using Seconds = std::chrono::duration<double>;
 // detect the same hang within seconds.
 constexpr auto kCapturePause = std::chrono::seconds(30);
 
+std::string speed_text(double bytes_per_second) {
+  char text[32];
+  const double megabytes = bytes_per_second / 1e6;
+  std::snprintf(text, sizeof text, megabytes < 10 ? "%.2f MB/s" : "%.1f MB/s", megabytes);
+  return text;
+}
+
+/// Returns "sends 93 % of the time, at 11.9 MB/s; earlier at 118.3 MB/s".
+std::string describe(const SlowLink& link) {
+  const bool is_earlier = link.reference == SlowLink::Reference::earlier;
+  return "sends " + std::to_string(std::lround(100 * link.part)) + " % of the time, at " +
+         speed_text(link.speed) + (is_earlier ? "; earlier at " : "; to other nodes at ") +
+         speed_text(link.usual_speed);
+}
+
 /// Returns the connections of the workers and their descendants that wait for acknowledgements.
 std::vector<StalledConnection> stalled_connections(const std::vector<WorkerSample>& workers) {
   auto connections = tcp_connections();
@@ -37,7 +55,7 @@ std::vector<StalledConnection> stalled_connections(const std::vector<WorkerSampl
       sockets.merge(sockets_of(pid));
     for (const auto& one : connections) {
       if (sockets.contains(one.inode))
-        stalled.push_back({worker.rank, one.peer, one.silence, one.retransmissions});
+        stalled.push_back({worker.rank, to_string(one.peer), one.silence, one.retransmissions});
     }
   }
   return stalled;
@@ -107,11 +125,24 @@ void HangReports::take(const StacksCaptured& captured) {
 }
 
 void HangReports::take(const SlowRank& slow, std::string doing) {
-  const SlowRankNotice notice{.rank = slow.rank,
-                              .is_slow = slow.is_slow,
-                              .factor = slow.factor,
-                              .seconds = Seconds(slow.time).count(),
-                              .doing = std::move(doing)};
+  report_and_notify({.rank = slow.rank,
+                     .is_slow = slow.is_slow,
+                     .factor = slow.factor,
+                     .seconds = Seconds(slow.time).count(),
+                     .doing = std::move(doing)});
+}
+
+void HangReports::take(const SlowLink& link) {
+  SlowRankNotice notice{.rank = link.rank, .is_slow = link.is_slow, .peer = link.node};
+  if (link.is_slow) {
+    notice.factor = link.usual_speed / link.speed;
+    notice.seconds = Seconds(link.time).count();
+    notice.doing = describe(link);
+  }
+  report_and_notify(notice);
+}
+
+void HangReports::report_and_notify(const SlowRankNotice& notice) {
   note(notice);
   if (listener_.on_slow_rank) listener_.on_slow_rank(notice);
 }
@@ -145,10 +176,13 @@ void HangReports::note(const SlowRankNotice& notice) {
                             .node = notice.node,
                             .factor = notice.factor,
                             .seconds = notice.seconds,
-                            .doing = notice.doing});
+                            .doing = notice.doing,
+                            .peer = notice.peer});
   } else {
-    report(
-        SlowRankRecovered{.attempt = settings_.attempt, .rank = notice.rank, .node = notice.node});
+    report(SlowRankRecovered{.attempt = settings_.attempt,
+                             .rank = notice.rank,
+                             .node = notice.node,
+                             .peer = notice.peer});
   }
 }
 

@@ -1,8 +1,9 @@
-// Reports hangs and slow ranks of this node and of others during an attempt, and takes the stacks
-// of a hang. Runs on the agent's thread.
+// Reports hangs, slow ranks and slow links of this node and of others during an attempt, and takes
+// the stacks of a hang. Runs on the agent's thread.
 #pragma once
 
 #include "launcher/agent/hang_detector.hpp"
+#include "launcher/agent/slow_links.hpp"
 #include "launcher/agent/slow_ranks.hpp"
 #include "launcher/plan/launch_plan.hpp"
 #include "launcher/process/limit_timer.hpp"
@@ -33,7 +34,7 @@ class HangReports {
     std::function<void()> report_collectives;
     /// Receives a hang of this node's ranks, and its end. May be empty.
     std::function<void(const membership::HangNotice&)> on_hang;
-    /// Receives a rank of this node that has become slow or recovered. May be empty.
+    /// Receives a rank or link of this node that has become slow or recovered. May be empty.
     std::function<void(const membership::SlowRankNotice&)> on_slow_rank;
     /// Receives the stacks of a hang; an empty list if this node takes none. If the function is
     /// empty, they are reported.
@@ -54,11 +55,15 @@ class HangReports {
   /// Reports a slow or recovered rank of this node.
   void take(const SlowRank& slow, std::string doing);
 
+  /// Reports a slow or recovered link from this node.
+  void take(const SlowLink& link);
+
   /// Reports a hang of another node's ranks or its end. If `may_capture`, takes stacks that are
   /// available quickly: now, or in stop() of the group if the hang ends the round.
   void note(const membership::HangNotice& notice, bool may_capture);
 
-  /// Reports a slow or recovered rank of another node, or of this one if `notice` names none.
+  /// Reports a slow or recovered rank or link of another node, or of this one if `notice` names
+  /// none.
   void note(const membership::SlowRankNotice& notice);
 
  private:
@@ -67,6 +72,7 @@ class HangReports {
   void take_stacks(std::optional<std::vector<int>> hung);
   void take_stacks_unless_paused(std::optional<std::vector<int>> hung);
   void report_end(const HangFinding& finding, std::vector<MissingRank> ranks);
+  void report_and_notify(const membership::SlowRankNotice& notice);
   void report(const Event& event) const;
 
   WorkerGroup& group_;

@@ -1,6 +1,5 @@
 #include "launcher/process/tcp_connections.hpp"
 
-#include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include <ddprun/deadline.hpp>
 
@@ -15,8 +14,8 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <optional>
 #include <sys/socket.h>
 
@@ -26,6 +25,10 @@ namespace {
 
 // The kernel sends parts of at most 32 KiB (netlink(7)).
 constexpr std::size_t kPartBytesMax = std::size_t{32} << 10;
+
+// States of a connection (enum in the kernel's tcp_states.h, which programs cannot include).
+constexpr unsigned kEstablished = 1;
+constexpr unsigned kSynSent = 2;
 
 struct Request {
   nlmsghdr header{};
@@ -55,7 +58,7 @@ void for_each_item(std::string_view bytes, Length Header::*length, std::size_t h
   }
 }
 
-std::string peer_of(const inet_diag_msg& message) {
+StoreEndpoint peer_of(const inet_diag_msg& message) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const auto* const address = &message.id.idiag_dst[0];
   if (::inet_ntop(message.idiag_family, address, text.data(), text.size()) == nullptr) return {};
@@ -63,7 +66,7 @@ std::string peer_of(const inet_diag_msg& message) {
   constexpr std::string_view kMapped = "::ffff:";
   if (host.starts_with(kMapped) && host.find('.') != std::string::npos)
     host.erase(0, kMapped.size());
-  return to_string(StoreEndpoint{host, ntohs(message.id.idiag_dport)});
+  return {host, ntohs(message.id.idiag_dport)};
 }
 
 std::optional<TcpConnection> parse_connection(std::string_view content) {
@@ -75,11 +78,16 @@ std::optional<TcpConnection> parse_connection(std::string_view content) {
                   if (attribute.rta_type == INET_DIAG_INFO) info = value_in<tcp_info>(value);
                 });
   if (!info) return std::nullopt;
+  const auto sending =
+      info->tcpi_busy_time - std::min(info->tcpi_busy_time, info->tcpi_rwnd_limited);
   return TcpConnection{.inode = message.idiag_inode,
                        .peer = peer_of(message),
                        .silence = std::chrono::milliseconds(
-                           message.idiag_state == TCP_SYN_SENT ? 0 : info->tcpi_last_ack_recv),
-                       .retransmissions = info->tcpi_unacked == 0 ? 0 : info->tcpi_retransmits};
+                           message.idiag_state == kSynSent ? 0 : info->tcpi_last_ack_recv),
+                       .retransmissions = info->tcpi_unacked == 0 ? 0 : info->tcpi_retransmits,
+                       .sent_bytes = info->tcpi_bytes_acked,
+                       .sending = std::chrono::microseconds(sending),
+                       .rate = info->tcpi_delivery_rate};
 }
 
 bool request_connections(int socket, int family) {
@@ -90,7 +98,7 @@ bool request_connections(int socket, int family) {
   request.body.sdiag_family = static_cast<std::uint8_t>(family);
   request.body.sdiag_protocol = IPPROTO_TCP;
   request.body.idiag_ext = 1U << (INET_DIAG_INFO - 1);
-  request.body.idiag_states = 1U << TCP_ESTABLISHED | 1U << TCP_SYN_SENT;
+  request.body.idiag_states = 1U << kEstablished | 1U << kSynSent;
   return ::send(socket, &request, sizeof request, 0) == sizeof request;
 }
 

@@ -1,12 +1,13 @@
 // TCP connections of processes, from the kernel's socket diagnostics (sock_diag(7)). A connection
 // whose data is not acknowledged shows that packets to its peer are lost, or that the peer's
-// machine is down, which neither side is notified of.
+// machine is down, which neither side is notified of. Its counters show how fast it sends.
 #pragma once
+
+#include <ddprun/store.hpp>
 
 #include <chrono>
 #include <cstdint>
 #include <set>
-#include <string>
 #include <string_view>
 #include <sys/types.h>
 #include <vector>
@@ -16,9 +17,16 @@ namespace ddprun {
 /// A connection that is established or being established.
 struct TcpConnection {
   std::uint64_t inode = 0;               ///< of its socket
-  std::string peer;                      ///< "10.0.0.2:4711", "[fe80::1]:4711"
+  StoreEndpoint peer;                    ///< numeric address and port
   std::chrono::milliseconds silence{0};  ///< since the last acknowledgement; 0: none yet
   int retransmissions = 0;               ///< of the oldest packet; 0: it has been acknowledged
+  std::uint64_t sent_bytes = 0;          ///< acknowledged
+  /// Time for which data was to be sent or acknowledged, without that for which the receiver had no
+  /// room.
+  std::chrono::microseconds sending{0};
+  /// Bytes per second, last measured by the kernel while enough data was to be sent, or higher than
+  /// the measurement before; 0: not measured yet.
+  std::uint64_t rate = 0;
 
   bool operator==(const TcpConnection&) const = default;
 };

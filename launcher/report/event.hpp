@@ -161,23 +161,26 @@ struct HangEnded {
   bool operator==(const HangEnded&) const = default;
 };
 
-/// A rank takes longer than others between its collectives, so that they wait for it.
+/// A rank takes longer than others between its collectives, so that they wait for it; or its link
+/// to another node is slow.
 struct SlowRankDetected {
   int attempt = 0;
   int rank = 0;
   std::string node{};  ///< name of its node; empty: this node
-  double factor = 1;   ///< its time between collectives, in multiples of the median
+  double factor = 1;   ///< see SlowRankNotice
   double seconds = 0;  ///< for which it was observed
   std::string doing;   ///< how it spends its time; empty: unknown
+  std::string peer{};  ///< name of the node at the other end of the link; empty: no link
 
   bool operator==(const SlowRankDetected&) const = default;
 };
 
-/// A slow rank is as fast as the others again.
+/// A slow rank is as fast as the others again, or a slow link as before.
 struct SlowRankRecovered {
   int attempt = 0;
-  int rank = 0;
+  int rank = 0;        ///< meaningless for a link
   std::string node{};  ///< name of its node; empty: this node
+  std::string peer{};  ///< name of the node at the other end of the link; empty: no link
 
   bool operator==(const SlowRankRecovered&) const = default;
 };

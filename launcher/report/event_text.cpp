@@ -200,17 +200,30 @@ EventLine line(const HangEnded& event) {
       "the workers" + on_node(event.node) + " have continued after " + seconds_text(event.seconds)};
 }
 
+std::string link_name(const std::string& node, const std::string& peer) {
+  return "the link " + (node.empty() ? "" : "from node " + node + " ") + "to node " + peer;
+}
+
 EventLine line(const SlowRankDetected& event) {
-  char factor[32];
-  std::snprintf(factor, sizeof factor, "%.2f", event.factor);
+  char number[32];
+  std::snprintf(number, sizeof number, "%.2f", event.factor);
+  const std::string factor = event.factor < 100 ? number : "more than 100";
+  const std::string rank = "rank " + std::to_string(event.rank);
+  const std::string seconds = ", for " + seconds_text(event.seconds);
+  if (!event.peer.empty())
+    return {LogLevel::warn, event.attempt,
+            link_name(event.node, event.peer) + " is slow: data takes " + factor +
+                " times as long as usual" + seconds + "; " + rank + " " + event.doing};
   return {LogLevel::warn, event.attempt,
-          "rank " + std::to_string(event.rank) + on_node(event.node) + " is slow: takes " +
-              (event.factor < 100 ? factor : "more than 100") +
-              " times as long between collectives as the median rank, for " +
-              seconds_text(event.seconds) + (event.doing.empty() ? "" : "; " + event.doing)};
+          rank + on_node(event.node) + " is slow: takes " + factor +
+              " times as long between collectives as the median rank" + seconds +
+              (event.doing.empty() ? "" : "; " + event.doing)};
 }
 
 EventLine line(const SlowRankRecovered& event) {
+  if (!event.peer.empty())
+    return {LogLevel::info, event.attempt,
+            link_name(event.node, event.peer) + " is as fast as usual again"};
   return {LogLevel::info, event.attempt,
           "rank " + std::to_string(event.rank) + on_node(event.node) +
               " is as fast as the others again"};

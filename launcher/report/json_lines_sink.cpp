@@ -240,14 +240,16 @@ OrderedJson fields(const SlowRankDetected& event) {
           {"node", event.node},
           {"factor", event.factor},
           {"seconds", event.seconds},
-          {"doing", event.doing}};
+          {"doing", event.doing},
+          {"peer", event.peer}};
 }
 
 OrderedJson fields(const SlowRankRecovered& event) {
   return {{"event", "slow_rank_recovered"},
           {"attempt", event.attempt},
           {"rank", event.rank},
-          {"node", event.node}};
+          {"node", event.node},
+          {"peer", event.peer}};
 }
 
 OrderedJson fields(const RestartDecided& event) {

@@ -1,6 +1,7 @@
 // The kernel's list of TCP connections.
 #include "launcher/process/tcp_connections.hpp"
 
+#include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 
 #include <doctest/doctest.h>
@@ -57,7 +58,7 @@ TEST_SUITE("TCP connections") {
     const auto found =
         std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.inode == inode; });
     REQUIRE(found != all.end());
-    CHECK(found->peer == own.address);
+    CHECK(to_string(found->peer) == own.address);
   }
 
   TEST_CASE("TCP connections: data that the peer does not read is not regarded as lost") {

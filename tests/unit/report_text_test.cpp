@@ -100,6 +100,20 @@ TEST_SUITE("event text") {
           "rank 3 on node b is as fast as the others again");
   }
 
+  TEST_CASE("event text: a slow link is named by the nodes at its ends") {
+    const SlowRankDetected slow{.attempt = 1,
+                                .rank = 3,
+                                .factor = 9.94,
+                                .seconds = 16,
+                                .doing = "sends 93 % of the time, at 11.9 MB/s",
+                                .peer = "c"};
+    CHECK(line_for(slow).message ==
+          "the link to node c is slow: data takes 9.94 times as long as usual, for 16.0 s; rank 3 "
+          "sends 93 % of the time, at 11.9 MB/s");
+    CHECK(line_for(SlowRankRecovered{1, 3, "b", "c"}).message ==
+          "the link from node b to node c is as fast as usual again");
+  }
+
   TEST_CASE("event text: the exit of a worker killed for a hang mentions the hang") {
     WorkerExited exited;
     exited.rank = 3;
