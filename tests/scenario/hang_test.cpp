@@ -1,4 +1,4 @@
-// Hangs of workers and slow ranks: which rank is named, and the reaction of ddprun.
+// Hangs of workers, slow ranks and slow links: which rank is named, and the reaction of ddprun.
 #include "tests/support/cluster.hpp"
 #include "tests/support/launch.hpp"
 #include "tests/support/network.hpp"
@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -199,6 +200,41 @@ TEST_SUITE("hangs") {
     CHECK(other.wait() == 130);
     CHECK(contains(host.output(), "rank 1 on node "));
     CHECK_FALSE(contains(host.output(), "rank 0 is slow"));
+  }
+
+  TEST_CASE("slow links: a link that is shaped is named by the first node until it is free again") {
+    const Network network(2);
+    if (!network.is_there()) return skip("network namespaces are not permitted here");
+    const TemporaryFolder folder;
+    const std::string events = folder / "events";
+    std::vector<std::unique_ptr<Program>> nodes;
+    for (int number = 1; number <= 2; ++number) {
+      nodes.push_back(std::make_unique<Program>(network.on(
+          number, {in_bin("ddprun"), "--nnodes=2", "--rdzv_backend=c10d",
+                   "--rdzv_endpoint=" + network.address(1) + ":29400", "--rdzv_id=shaped",
+                   "--rdzv_conf=is_host=" + std::to_string(number == 1 ? 1 : 0),
+                   "--local_addr=" + network.address(number), "--security=open",
+                   "--events=" + events + std::to_string(number), in_bin("trainer"),
+                   "--dataset=random", "--epochs=1000000"})));
+    }
+    Program& host = *nodes[0];
+    REQUIRE(host.read_until_contains("epoch 2/"));
+    // The usual speed must be known.
+    const auto since = std::chrono::steady_clock::now();
+    wait_until([&] { return std::chrono::steady_clock::now() - since > std::chrono::seconds(20); });
+    if (!network.shape(2, "20mbit")) return skip("tc or the tbf discipline is missing here");
+    CHECK(host.read_until_contains("the link from node " + network.address(2) + " to node " +
+                                   network.address(1) + " is slow: data takes "));
+    CHECK(host.read_until_contains("; rank 1 sends "));
+    network.unshape(2);
+    CHECK(host.read_until_contains(" is as fast as usual again"));
+    host.signal(SIGTERM);
+    CHECK(host.wait() == 143);
+    CAPTURE(host.output());
+    CHECK_FALSE(contains(host.output(), "the link to node"));
+    const std::string text = read_file(events + "1");
+    CHECK(contains(text, "\"event\":\"slow_rank_detected\",\"attempt\":0,\"rank\":1,"));
+    CHECK(contains(text, "\"peer\":\"" + network.address(1) + "\""));
   }
 
   TEST_CASE("hangs: a Python rank that computes without heartbeats is restarted") {

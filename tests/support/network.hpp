@@ -41,6 +41,13 @@ class Network {
   void cut(int number) const { ip({"-n", bridge(), "link", "set", port(number), "down"}); }
   void mend(int number) const { ip({"-n", bridge(), "link", "set", port(number), "up"}); }
 
+  /// Limits what the machine sends ("20mbit"). Returns false if that is not possible here.
+  bool shape(int number, const std::string& rate) const {
+    return tc(number, {"add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "128kb",
+                       "latency", "50ms"});
+  }
+  void unshape(int number) const { tc(number, {"del", "dev", "eth0", "root"}); }
+
   /// Drops packets to the machine but not from it. Returns false if that is not possible here
   /// (package nftables).
   bool deafen(int number) const {
@@ -78,6 +85,13 @@ class Network {
 
   bool nft(int number, const std::string& rules) const {
     Program program(on(number, {"nft", rules}));
+    return program.wait() == 0;
+  }
+
+  bool tc(int number, const std::vector<std::string>& arguments) const {
+    std::vector<std::string> command = {"tc", "qdisc"};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    Program program(on(number, command));
     return program.wait() == 0;
   }
 
