@@ -238,7 +238,8 @@ void HangDetector::end_wait(Milliseconds wait) {
 void HangDetector::note_common_wait(const std::vector<WorkerSample>& workers,
                                     Milliseconds elapsed) {
   const auto waits = [this](const WorkerSample& worker) {
-    if (worker.is_traced && worker.inspections % 2 == 0) return false;
+    const bool is_held = worker.is_traced && worker.inspections % 2 == 0;
+    if (is_held || is_worker_stopped(worker) || worker.state == 'D') return false;
     if (has_calls_) return is_in_call(worker) && quiet_ >= kDetailsAfter;
     const History& history = histories_.at(worker.rank);
     return history.idle >= kDetailsAfter && history.is_in_collective;
@@ -283,7 +284,8 @@ std::optional<HangFinding> HangDetector::find_late(const std::vector<WorkerSampl
   if (!has_calls_ && std::any_of(workers.begin(), workers.end(), is_back)) return std::nullopt;
   HangFinding finding{.time = quiet_};
   auto& ranks = finding.ranks;
-  if (is_fixed() && common_wait_ >= kDetailsAfter) {
+  // All ranks have waited for some seconds when the common wait begins.
+  if (is_fixed() && common_wait_ + kDetailsAfter >= limit(true)) {
     for (const auto& worker : workers) ranks.push_back({worker.rank, HangCondition::in_collective});
   } else {
     ranks = has_calls_ ? late_in_calls(workers, late_ranks) : late_by_processes(workers);

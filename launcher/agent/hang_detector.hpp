@@ -83,7 +83,7 @@ class HangDetector {
   /// than some seconds.
   Milliseconds ranks_wait(const std::vector<WorkerSample>& workers) const;
 
-  /// Returns true if all these ranks wait so, and none of them is late.
+  /// Returns true if all these ranks wait so.
   bool are_all_waiting() const { return are_all_waiting_; }
 
   /// Sets the longest such wait of ranks on other nodes, 0: none, and whether all of these wait.

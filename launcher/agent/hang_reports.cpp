@@ -7,6 +7,7 @@
 #include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/run_clock.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -40,6 +41,10 @@ std::string describe(const SlowLink& link) {
   return "sends " + std::to_string(std::lround(100 * link.part)) + " % of the time, at " +
          speed_text(link.speed) + (is_earlier ? "; earlier at " : "; to other nodes at ") +
          speed_text(link.usual_speed);
+}
+
+bool is_in_collective(const HungRank& rank) {
+  return rank.condition == HangCondition::in_collective;
 }
 
 /// Returns the connections of the workers and their descendants that wait for acknowledgements.
@@ -79,8 +84,8 @@ OnHang HangReports::take(const HangFinding& finding, std::vector<MissingRank> ra
   const bool is_certain = finding.kind == HangFinding::Kind::certain;
   const bool must_report = !is_certain || lacks_restarts(finding);
   std::vector<StalledConnection> connections;
-  // If all ranks wait for each other, a connection may be the cause.
-  if (ranks.empty() || ranks.size() == group_.running().size())
+  // If no rank is late, a connection may be the cause.
+  if (std::all_of(finding.ranks.begin(), finding.ranks.end(), is_in_collective))
     connections = stalled_connections(group_.sample(false));
   if (ranks.empty() && connections.empty() && !hung_nodes_.empty()) return OnHang::report;
   is_reported_ = true;

@@ -164,8 +164,9 @@ std::string connections_text(const std::vector<StalledConnection>& connections) 
 std::string hung_ranks_text(const std::vector<MissingRank>& ranks) {
   if (ranks.empty()) return {};
   const auto& first = ranks.front().doing;
+  if (ranks.size() == 1) return first;
   if (std::all_of(ranks.begin(), ranks.end(), [&](const auto& one) { return one.doing == first; }))
-    return (ranks.size() == 1 ? "" : "each ") + first;
+    return "each " + first;
   std::vector<std::string> doing;
   for (const auto& rank : ranks) {
     if (doing.size() == kHungShownMax) {

@@ -228,6 +228,21 @@ TEST_SUITE("hang detector") {
     }
   }
 
+  TEST_CASE("hang detector: a rank that is stopped or in state D in a collective does not wait") {
+    for (const char state : {'T', 't', 'D'}) {
+      CAPTURE(state);
+      Node node(kAuto);
+      node.step(30);
+      node.workers[1].activity.is_in_call = true;
+      node.pass(4s);
+      CHECK(node.are_all_waiting());
+      node.workers[1].state = state;
+      node.workers[1].is_traced = state == 't';
+      node.pass(1s);
+      CHECK(!node.are_all_waiting());
+    }
+  }
+
   TEST_CASE("hang detector: with a fixed timeout ranks that all compute hang") {
     Node node(fixed(10s));
     node.step(1);
