@@ -35,12 +35,10 @@ std::string speed_text(double bytes_per_second) {
   return text;
 }
 
-/// Returns "sends 93 % of the time, at 11.9 MB/s; earlier at 118.3 MB/s".
+/// Returns "sends 93 % of the time, at 11.9 MB/s instead of 118.3 MB/s".
 std::string describe(const SlowLink& link) {
-  const bool is_earlier = link.reference == SlowLink::Reference::earlier;
   return "sends " + std::to_string(std::lround(100 * link.part)) + " % of the time, at " +
-         speed_text(link.speed) + (is_earlier ? "; earlier at " : "; to other nodes at ") +
-         speed_text(link.usual_speed);
+         speed_text(link.speed) + " instead of " + speed_text(link.usual_speed);
 }
 
 bool is_in_collective(const HungRank& rank) {

@@ -1,9 +1,8 @@
 #include "launcher/agent/slow_links.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <iterator>
+#include <set>
 #include <utility>
 
 namespace ddprun {
@@ -16,18 +15,15 @@ using namespace std::chrono_literals;
 /// and a save or an evaluation may fill one.
 constexpr std::size_t kWindow = 10;
 constexpr std::size_t kAgreeing = 8;
-/// Blocks before the window with which it is compared: at most a minute.
+/// Blocks with traffic before the window with which it is compared: at most a minute.
 constexpr std::size_t kEarlierMin = 5;
 constexpr std::size_t kEarlierMax = 30;
 /// Fewer bytes in a block say nothing about the speed.
 constexpr double kBytesMin = 64 << 10;
 /// Part of the time for which the slow link sends. Below, other work takes most of the time.
 constexpr double kPartMin = 0.5;
-/// Speed of a slow link, as a part of the usual one.
+/// Speed and measured rate of a slow link, as parts of the usual ones.
 constexpr double kSlowPart = 0.5;
-/// Measured rate of a slow link, as a part of that of the node's other links, which may be faster
-/// by design, such as those within a rack.
-constexpr double kSlowRateOfOthers = 0.25;
 /// Seconds; the kernel counts in ticks.
 constexpr double kTick = 0.01;
 /// After a longer time without samples, this process and perhaps the workers were suspended.
@@ -37,153 +33,174 @@ double seconds_of(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-/// Returns the lower median. `values` is not empty.
-double median(std::vector<double> values) {
+/// Returns the lower median of a member of the blocks, which are not empty.
+template <typename Blocks, typename Block>
+double median(const Blocks& blocks, double Block::*member) {
+  std::vector<double> values;
+  for (const auto& block : blocks) values.push_back(block.*member);
   const auto middle = values.begin() + (static_cast<std::ptrdiff_t>(values.size()) - 1) / 2;
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-/// Returns the medians of a member of the blocks with traffic; nullopt if they are fewer than
-/// `count_min`.
-template <typename Usual, typename Iterator>
-std::optional<Usual> usual_of(Iterator begin, Iterator end, std::size_t count_min) {
-  std::vector<double> speeds, rates;
-  for (auto block = begin; block != end; ++block) {
-    if (block->bytes < kBytesMin) continue;
-    speeds.push_back(block->speed);
-    rates.push_back(block->rate);
-  }
-  if (speeds.size() < count_min) return std::nullopt;
-  return Usual{median(std::move(speeds)), median(std::move(rates))};
-}
-
 }  // namespace
 
+bool SlowLinkDetector::Block::has_traffic() const {
+  return bytes >= kBytesMin && rate > 0;
+}
+
 std::vector<SlowLink> SlowLinkDetector::observe(Time now,
-                                                const std::vector<LinkConnection>& connections) {
-  const bool was_suspended = !last_time_ || now - *last_time_ > kLinkGap;
-  const auto blocks = blocks_since_last(now, connections);
-  for (const auto& connection : connections) histories_.try_emplace(connection.node);
-  for (auto& [node, history] : histories_) {
-    const auto block = blocks.find(node);
-    if (was_suspended || block == blocks.end()) continue;
-    history.blocks.push_back(block->second);
-    if (history.blocks.size() > kWindow + kEarlierMax) history.blocks.pop_front();
+                                                const std::vector<LinkConnection>& samples) {
+  const auto since = std::exchange(last_time_, now);
+  const auto time = since ? std::max<RunClock::duration>(now - *since, 1ms) : 1ms;
+  const auto blocks = update(std::chrono::duration_cast<Milliseconds>(time), samples);
+  if (time > kLinkGap) {
+    for (auto& [inode, connection] : connections_) {
+      if (!connection.slowed) connection.window.clear();
+    }
+    return {};
   }
-  std::vector<SlowLink> findings;
-  if (was_suspended) return findings;
-  for (auto& [node, history] : histories_) {
-    if (auto finding = judge(node, history)) findings.push_back(std::move(*finding));
+  auto findings = find_recovered(blocks);
+  for (auto& [node, link] : find_slow(blocks)) {
+    slow_[node].rank = link.rank;
+    findings.push_back(std::move(link));
   }
   return findings;
 }
 
-/// Returns the use of each link since the last sample, of connections that existed then.
-std::map<std::string, SlowLinkDetector::Block> SlowLinkDetector::blocks_since_last(
-    Time now, const std::vector<LinkConnection>& connections) {
-  const auto since = std::exchange(last_time_, now);
-  const double time = since ? std::max(seconds_of(now - *since), 0.001) : 1;
-  std::map<std::uint64_t, TcpConnection> samples;
-  std::map<std::string, Block> blocks;
-  for (const auto& [node, rank, tcp] : connections) {
-    samples.emplace(tcp.inode, tcp);
-    const auto before = last_.find(tcp.inode);
-    if (!since || before == last_.end() || before->second.sent_bytes > tcp.sent_bytes) continue;
-    Block& block = blocks[node];
-    const auto bytes = static_cast<double>(tcp.sent_bytes - before->second.sent_bytes);
+/// Returns the use of each connection that was open at the last sample.
+SlowLinkDetector::Blocks SlowLinkDetector::update(Milliseconds time,
+                                                  const std::vector<LinkConnection>& samples) {
+  Blocks blocks;
+  std::map<std::string, double> node_bytes;
+  Connections open;
+  for (const auto& [node, rank, tcp] : samples) {
+    const auto known = connections_.find(tcp.inode);
+    const bool is_same = known != connections_.end() && known->second.node == node &&
+                         known->second.last.sent_bytes <= tcp.sent_bytes;
+    if (!is_same) {
+      open.emplace(tcp.inode, Connection{.node = node, .rank = rank, .last = tcp});
+      continue;
+    }
+    const auto before = std::exchange(known->second.last, tcp);
+    const auto bytes = static_cast<double>(tcp.sent_bytes - before.sent_bytes);
     const double part =
-        std::clamp(seconds_of(tcp.sending - before->second.sending) / time, 0.0, 1.0);
-    block.bytes += bytes;
-    block.rate += bytes * static_cast<double>(tcp.rate);
-    block.part = std::max(block.part, part);
-    block.parts[rank] = std::max(block.parts[rank], part);
+        std::clamp(seconds_of(tcp.sending - before.sending) / seconds_of(time), 0.0, 1.0);
+    blocks[tcp.inode] = {
+        .time = time, .bytes = bytes, .part = part, .rate = static_cast<double>(tcp.rate)};
+    node_bytes[node] += bytes;
+    open.insert(connections_.extract(known));
   }
-  last_ = std::move(samples);
-  for (auto& [node, block] : blocks) {
-    block.time = Milliseconds(std::lround(1000 * time));
-    block.speed = block.bytes / std::max(block.part * time, kTick);
-    block.rate /= std::max(block.bytes, 1.0);
+  connections_.swap(open);
+  replace(open);
+  for (auto& [inode, block] : blocks) {
+    const double sending = std::max(block.part * seconds_of(time), kTick);
+    block.speed = block.bytes / sending;
+    block.node_speed = node_bytes[connections_.at(inode).node] / sending;
   }
   return blocks;
 }
 
-/// Returns the median of the node's other links in the window; nullopt if they have no traffic.
-std::optional<SlowLinkDetector::Usual> SlowLinkDetector::others_of(const std::string& node) const {
-  std::vector<double> speeds, rates;
-  for (const auto& [other, history] : histories_) {
-    if (other == node || history.slowed || history.blocks.size() < kWindow) continue;
-    const auto usual =
-        usual_of<Usual>(history.blocks.end() - kWindow, history.blocks.end(), kAgreeing);
-    if (!usual) continue;
-    speeds.push_back(usual->speed);
-    rates.push_back(usual->rate);
+/// Compares the other connections to the nodes with the slow ones that have closed.
+void SlowLinkDetector::replace(const Connections& closed) {
+  for (const auto& [inode, connection] : closed) {
+    if (connection.slowed) slow_[connection.node].closed = connection.slowed;
   }
-  if (speeds.empty()) return std::nullopt;
-  return Usual{median(std::move(speeds)), median(std::move(rates))};
+  for (auto& [inode, connection] : connections_) {
+    const auto link = slow_.find(connection.node);
+    if (connection.slowed || link == slow_.end() || !link->second.closed) continue;
+    connection.slowed = link->second.closed;
+    connection.window.clear();
+  }
 }
 
-bool SlowLinkDetector::is_slow(const Block& block, const Usual& usual, double rate_part) {
-  return block.bytes >= kBytesMin && block.part >= kPartMin &&
-         block.speed < kSlowPart * usual.speed && block.rate < rate_part * usual.rate;
+/// Returns the links that have become slow, by node, each with its busiest connection.
+std::map<std::string, SlowLink> SlowLinkDetector::find_slow(const Blocks& blocks) {
+  std::map<std::string, SlowLink> links;
+  for (const auto& [inode, block] : blocks) {
+    auto& connection = connections_.at(inode);
+    if (connection.slowed) continue;
+    auto link = judge(connection, block);
+    if (!link || slow_.contains(connection.node)) continue;
+    const auto [found, is_new] = links.try_emplace(connection.node, *link);
+    if (!is_new && found->second.part < link->part) found->second = *link;
+  }
+  return links;
 }
 
-std::optional<SlowLink> SlowLinkDetector::judge(const std::string& node, History& history) const {
-  if (history.blocks.size() < kWindow) return std::nullopt;
-  const auto begin = history.blocks.end() - kWindow, end = history.blocks.end();
-  if (history.slowed) {
-    const auto normal = std::count_if(begin, end, [&](const Block& block) {
-      return block.bytes >= kBytesMin && !is_slow(block, *history.slowed, kSlowPart);
-    });
-    if (std::cmp_less(normal, kAgreeing)) return std::nullopt;
-    history.slowed.reset();
-    history.blocks.erase(history.blocks.begin(), begin);  // when it was slow
-    return SlowLink{.node = node, .is_slow = false};
+std::vector<SlowLink> SlowLinkDetector::find_recovered(const Blocks& blocks) {
+  std::set<std::string> nodes;
+  for (const auto& [inode, block] : blocks) {
+    auto& connection = connections_.at(inode);
+    if (connection.slowed && has_recovered(connection, block)) nodes.insert(connection.node);
   }
-  const auto earlier = usual_of<Usual>(history.blocks.begin(), begin, kEarlierMin);
-  const auto slower_than = [&](const std::optional<Usual>& usual, double rate_part) {
-    std::vector<Block> slow;
-    if (usual)
-      std::copy_if(begin, end, std::back_inserter(slow),
-                   [&](const Block& block) { return is_slow(block, *usual, rate_part); });
-    return slow;
-  };
-  history.slowed = earlier;
-  auto reference = SlowLink::Reference::earlier;
-  auto slow = slower_than(earlier, kSlowPart);
-  if (slow.size() < kAgreeing) {
-    history.slowed = others_of(node);
-    reference = SlowLink::Reference::other_links;
-    slow = slower_than(history.slowed, kSlowRateOfOthers);
+  std::vector<SlowLink> links;
+  for (const auto& node : nodes) {
+    std::vector<Connection*> slow;
+    for (auto& [inode, connection] : connections_) {
+      if (connection.node == node && connection.slowed) slow.push_back(&connection);
+    }
+    const auto link = slow_.find(node);
+    if (!slow.empty() && !link->second.closed) continue;
+    for (auto* connection : slow) {
+      connection->slowed.reset();
+      connection->window.clear();
+    }
+    links.push_back({.node = node, .rank = link->second.rank, .is_slow = false});
+    slow_.erase(link);
   }
-  if (slow.size() < kAgreeing) {
-    history.slowed.reset();
-    return std::nullopt;
+  return links;
+}
+
+/// Adds a block of a connection that is not slow. Returns the link if it has become slow.
+std::optional<SlowLink> SlowLinkDetector::judge(Connection& connection, const Block& block) {
+  auto& [node, rank, last, earlier, window, slowed] = connection;
+  window.push_back(block);
+  if (window.size() > kWindow) {
+    if (window.front().has_traffic()) earlier.push_back(window.front());
+    window.pop_front();
   }
-  SlowLink link = summary_of(slow);
-  link.node = node;
-  link.usual_speed = history.slowed->speed;
-  link.reference = reference;
+  if (earlier.size() > kEarlierMax) earlier.pop_front();
+  if (earlier.size() < kEarlierMin) return std::nullopt;
+  const Usual usual{median(earlier, &Block::speed), median(earlier, &Block::rate)};
+  SlowLink link{.node = node, .rank = rank, .usual_speed = usual.speed};
+  std::size_t count = 0;
+  double bytes = 0, sending = 0;
+  for (const auto& each : window) {
+    if (!is_slow(each, usual)) continue;
+    ++count;
+    link.time += each.time;
+    bytes += each.bytes;
+    sending += each.part * seconds_of(each.time);
+  }
+  if (count < kAgreeing) return std::nullopt;
+  link.part = sending / seconds_of(link.time);
+  link.speed = bytes / sending;
+  slowed = usual;
+  window.clear();
   return link;
 }
 
-SlowLink SlowLinkDetector::summary_of(const std::vector<Block>& blocks) {
-  SlowLink link;
-  double bytes = 0, sent = 0;
-  std::map<int, double> parts;
-  for (const auto& block : blocks) {
-    link.time += block.time;
-    bytes += block.bytes;
-    sent += block.part * seconds_of(block.time);
-    for (const auto& [rank, part] : block.parts)
-      parts[rank] += part / static_cast<double>(blocks.size());
-  }
-  link.speed = bytes / sent;
-  const auto busiest = std::max_element(
-      parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  link.rank = busiest->first;
-  link.part = busiest->second;
-  return link;
+/// Adds a block of a slow connection. Returns true if it has recovered. Without traffic for most of
+/// the time it may still be slow.
+bool SlowLinkDetector::has_recovered(Connection& connection, const Block& block) {
+  auto& window = connection.window;
+  if (!block.has_traffic()) return false;
+  window.push_back(block);
+  if (window.size() > kWindow) window.pop_front();
+  const auto normal = std::count_if(window.begin(), window.end(), [&](const Block& each) {
+    return each.speed >= kSlowPart * connection.slowed->speed ||
+           each.rate >= kSlowPart * connection.slowed->rate;
+  });
+  if (std::cmp_less(normal, kAgreeing)) return false;
+  connection.slowed.reset();
+  window.clear();
+  return true;
+}
+
+bool SlowLinkDetector::is_slow(const Block& block, const Usual& usual) {
+  return block.has_traffic() && block.part >= kPartMin &&
+         block.node_speed < kSlowPart * usual.speed && block.rate < kSlowPart * usual.rate;
 }
 
 }  // namespace ddprun

@@ -161,11 +161,11 @@ struct HangEnded {
   bool operator==(const HangEnded&) const = default;
 };
 
-/// A rank takes longer than others between its collectives, so that they wait for it; or its link
-/// to another node is slow.
+/// A rank takes longer than others between its collectives, so that they wait for it; or the link
+/// over which it sends to another node is slower than before.
 struct SlowRankDetected {
   int attempt = 0;
-  int rank = 0;
+  int rank = 0;        ///< for a link, the one that sends for the longest time
   std::string node{};  ///< name of its node; empty: this node
   double factor = 1;   ///< see SlowRankNotice
   double seconds = 0;  ///< for which it was observed
@@ -178,7 +178,7 @@ struct SlowRankDetected {
 /// A slow rank is as fast as the others again, or a slow link as before.
 struct SlowRankRecovered {
   int attempt = 0;
-  int rank = 0;        ///< meaningless for a link
+  int rank = 0;        ///< of the SlowRankDetected that this ends
   std::string node{};  ///< name of its node; empty: this node
   std::string peer{};  ///< name of the node at the other end of the link; empty: no link
 

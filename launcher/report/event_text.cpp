@@ -207,14 +207,14 @@ std::string link_name(const std::string& node, const std::string& peer) {
 
 EventLine line(const SlowRankDetected& event) {
   char number[32];
-  std::snprintf(number, sizeof number, "%.2f", event.factor);
+  std::snprintf(number, sizeof number, event.peer.empty() ? "%.2f" : "%.1f", event.factor);
   const std::string factor = event.factor < 100 ? number : "more than 100";
   const std::string rank = "rank " + std::to_string(event.rank);
   const std::string seconds = ", for " + seconds_text(event.seconds);
   if (!event.peer.empty())
     return {LogLevel::warn, event.attempt,
             link_name(event.node, event.peer) + " is slow: data takes " + factor +
-                " times as long as usual" + seconds + "; " + rank + " " + event.doing};
+                " times as long as before" + seconds + "; " + rank + " " + event.doing};
   return {LogLevel::warn, event.attempt,
           rank + on_node(event.node) + " is slow: takes " + factor +
               " times as long between collectives as the median rank" + seconds +

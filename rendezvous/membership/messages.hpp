@@ -244,7 +244,7 @@ struct SlowRankNotice {
   int rank = 0;
   bool is_slow = false;  ///< false: it has recovered
   /// Its time between collectives in multiples of the median, or the time to send data in multiples
-  /// of the usual one.
+  /// of the time before.
   double factor = 1;
   double seconds = 0;   ///< for which it was observed
   std::string doing{};  ///< how it spends its time; empty: unknown

@@ -108,7 +108,7 @@ TEST_SUITE("event text") {
                                 .doing = "sends 93 % of the time, at 11.9 MB/s",
                                 .peer = "c"};
     CHECK(line_for(slow).message ==
-          "the link to node c is slow: data takes 9.94 times as long as usual, for 16.0 s; rank 3 "
+          "the link to node c is slow: data takes 9.9 times as long as before, for 16.0 s; rank 3 "
           "sends 93 % of the time, at 11.9 MB/s");
     CHECK(line_for(SlowRankRecovered{1, 3, "b", "c"}).message ==
           "the link from node b to node c is as fast as usual again");
