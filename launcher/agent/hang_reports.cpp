@@ -47,9 +47,9 @@ bool is_in_collective(const HungRank& rank) {
 
 /// Returns the connections of the workers and their descendants that wait for acknowledgements.
 std::vector<StalledConnection> stalled_connections(const std::vector<WorkerSample>& workers) {
-  auto connections = tcp_connections();
   // A single packet may be lost at any time.
-  std::erase_if(connections, [](const auto& one) { return one.retransmissions < 2; });
+  const auto connections =
+      tcp_connections([](const auto& one) { return one.retransmissions >= 2; }).list;
   std::vector<StalledConnection> stalled;
   if (connections.empty()) return stalled;
   for (const auto& worker : workers) {
@@ -58,7 +58,7 @@ std::vector<StalledConnection> stalled_connections(const std::vector<WorkerSampl
       sockets.merge(sockets_of(pid));
     for (const auto& one : connections) {
       if (sockets.contains(one.inode))
-        stalled.push_back({worker.rank, to_string(one.peer), one.silence, one.retransmissions});
+        stalled.push_back({worker.rank, to_string(peer_of(one)), one.silence, one.retransmissions});
     }
   }
   return stalled;

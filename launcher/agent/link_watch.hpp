@@ -22,7 +22,7 @@ class LinkWatch {
   /// addresses are ignored. `group` outlives this object. `on_slow_link` receives a link that has
   /// become slow or has recovered.
   LinkWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
-            std::map<std::string, std::string> peers,
+            const std::map<std::string, std::string>& peers,
             std::function<void(const SlowLink&)> on_slow_link);
 
  private:

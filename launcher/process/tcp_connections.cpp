@@ -26,6 +26,9 @@ namespace {
 // The kernel sends parts of at most 32 KiB (netlink(7)).
 constexpr std::size_t kPartBytesMax = std::size_t{32} << 10;
 
+/// Limits the memory for a node with very many connections; further ones are ignored.
+constexpr std::size_t kConnectionsMax = 16'384;
+
 // States of a connection (enum in the kernel's tcp_states.h, which programs cannot include).
 constexpr unsigned kEstablished = 1;
 constexpr unsigned kSynSent = 2;
@@ -58,15 +61,14 @@ void for_each_item(std::string_view bytes, Length Header::*length, std::size_t h
   }
 }
 
-StoreEndpoint peer_of(const inet_diag_msg& message) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const auto* const address = &message.id.idiag_dst[0];
-  if (::inet_ntop(message.idiag_family, address, text.data(), text.size()) == nullptr) return {};
-  std::string host = text.data();
-  constexpr std::string_view kMapped = "::ffff:";
-  if (host.starts_with(kMapped) && host.find('.') != std::string::npos)
-    host.erase(0, kMapped.size());
-  return {host, ntohs(message.id.idiag_dport)};
+constexpr IpAddress kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+constexpr std::ptrdiff_t kMappedBytes = 12;
+
+IpAddress peer_address_of(const inet_diag_msg& message) {
+  IpAddress address = message.idiag_family == AF_INET ? kMapped : IpAddress{};
+  const std::size_t offset = message.idiag_family == AF_INET ? kMappedBytes : 0;
+  std::memcpy(address.data() + offset, &message.id.idiag_dst[0], address.size() - offset);
+  return address;
 }
 
 std::optional<TcpConnection> parse_connection(std::string_view content) {
@@ -81,7 +83,8 @@ std::optional<TcpConnection> parse_connection(std::string_view content) {
   const auto sending =
       info->tcpi_busy_time - std::min(info->tcpi_busy_time, info->tcpi_rwnd_limited);
   return TcpConnection{.inode = message.idiag_inode,
-                       .peer = peer_of(message),
+                       .peer = peer_address_of(message),
+                       .port = ntohs(message.id.idiag_dport),
                        .silence = std::chrono::milliseconds(
                            message.idiag_state == kSynSent ? 0 : info->tcpi_last_ack_recv),
                        .retransmissions = info->tcpi_unacked == 0 ? 0 : info->tcpi_retransmits,
@@ -102,14 +105,17 @@ bool request_connections(int socket, int family) {
   return ::send(socket, &request, sizeof request, 0) == sizeof request;
 }
 
-/// Returns true if `part` has the end of the answer, or an error.
-bool is_last(std::string_view part) {
-  bool is_end = part.empty();
+enum class Part { more, last, none };
+
+/// Returns whether the answer ends with `part`; none if it has no further messages.
+Part kind_of(std::string_view part) {
+  Part kind = part.empty() ? Part::none : Part::more;
   for_each_item(part, &nlmsghdr::nlmsg_len, sizeof(nlmsghdr),
-                [&is_end](const nlmsghdr& header, std::string_view) {
-                  is_end |= header.nlmsg_type == NLMSG_DONE || header.nlmsg_type == NLMSG_ERROR;
+                [&kind](const nlmsghdr& header, std::string_view) {
+                  if (header.nlmsg_type == NLMSG_DONE || header.nlmsg_type == NLMSG_ERROR)
+                    kind = Part::last;
                 });
-  return is_end;
+  return kind;
 }
 
 }  // namespace
@@ -120,31 +126,52 @@ std::vector<TcpConnection> parse_connections(std::string_view messages) {
                 [&connections](const nlmsghdr& header, std::string_view content) {
                   if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY) return;
                   if (auto connection = parse_connection(content))
-                    connections.push_back(std::move(*connection));
+                    connections.push_back(*connection);
                 });
   return connections;
 }
 
-std::vector<TcpConnection> tcp_connections() {
-  std::vector<TcpConnection> connections;
+std::optional<IpAddress> parse_address(const std::string& text) {
+  IpAddress address = kMapped;
+  if (::inet_pton(AF_INET, text.c_str(), address.data() + kMappedBytes) == 1) return address;
+  if (::inet_pton(AF_INET6, text.c_str(), address.data()) == 1) return address;
+  return std::nullopt;
+}
+
+StoreEndpoint peer_of(const TcpConnection& connection) {
+  const auto* const address = connection.peer.data();
+  const bool is_mapped = std::equal(address, address + kMappedBytes, kMapped.data());
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  ::inet_ntop(is_mapped ? AF_INET : AF_INET6, is_mapped ? address + kMappedBytes : address,
+              text.data(), text.size());
+  return {text.data(), connection.port};
+}
+
+TcpConnections tcp_connections(const std::function<bool(const TcpConnection&)>& is_wanted) {
+  TcpConnections connections;
+  auto& list = connections.list;
   const UniqueFd socket(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   const auto deadline = Deadline::after(std::chrono::seconds(1));
   const timeval limit{.tv_sec = 1, .tv_usec = 0};
   if (socket.get() < 0 ||
       ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0)
     return connections;
-  std::string part;
+  std::string bytes;
   for (const int family : {AF_INET, AF_INET6}) {
-    if (!request_connections(socket.get(), family)) continue;
-    do {
-      part.resize(kPartBytesMax);
-      const auto count = ::recv(socket.get(), part.data(), part.size(), 0);
-      part.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
-      const auto found = parse_connections(part);
-      connections.insert(connections.end(), found.begin(), found.end());
-      if (deadline.passed()) return connections;
-    } while (!is_last(part));
+    if (!request_connections(socket.get(), family)) return connections;
+    auto part = Part::more;
+    while (part == Part::more) {
+      bytes.resize(kPartBytesMax);
+      const auto count = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
+      bytes.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+      for (const auto& connection : parse_connections(bytes)) {
+        if (list.size() < kConnectionsMax && is_wanted(connection)) list.push_back(connection);
+      }
+      part = kind_of(bytes);
+      if (part == Part::none || deadline.passed()) return connections;
+    }
   }
+  connections.is_complete = true;
   return connections;
 }
 

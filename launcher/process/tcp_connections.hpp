@@ -5,19 +5,30 @@
 
 #include <ddprun/store.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <sys/types.h>
 #include <vector>
 
 namespace ddprun {
 
+/// In network byte order; an IPv4 address is mapped into IPv6.
+using IpAddress = std::array<unsigned char, 16>;
+
+/// Parses a numeric address.
+std::optional<IpAddress> parse_address(const std::string& text);
+
 /// A connection that is established or being established.
 struct TcpConnection {
-  std::uint64_t inode = 0;               ///< of its socket
-  StoreEndpoint peer;                    ///< numeric address and port
+  std::uint64_t inode = 0;  ///< of its socket
+  IpAddress peer{};
+  std::uint16_t port = 0;                ///< of the peer
   std::chrono::milliseconds silence{0};  ///< since the last acknowledgement; 0: none yet
   int retransmissions = 0;               ///< of the oldest packet; 0: it has been acknowledged
   std::uint64_t sent_bytes = 0;          ///< acknowledged
@@ -31,9 +42,17 @@ struct TcpConnection {
   bool operator==(const TcpConnection&) const = default;
 };
 
-/// Returns the connections in this network namespace; empty if the kernel does not list them.
-/// Blocks for at most 2 s, usually some milliseconds.
-std::vector<TcpConnection> tcp_connections();
+/// Returns the numeric address and port of the peer.
+StoreEndpoint peer_of(const TcpConnection& connection);
+
+struct TcpConnections {
+  std::vector<TcpConnection> list;  ///< at most 16,384
+  bool is_complete = false;         ///< the kernel has listed all; otherwise some may be missing
+};
+
+/// Returns those connections in this network namespace that are wanted. Blocks for at most 2 s,
+/// usually some milliseconds.
+TcpConnections tcp_connections(const std::function<bool(const TcpConnection&)>& is_wanted);
 
 /// Parses messages of the kernel's answer. Skips malformed ones.
 std::vector<TcpConnection> parse_connections(std::string_view messages);
