@@ -20,18 +20,17 @@ namespace ddprun {
 namespace {
 
 /// Returns the names of the other nodes by address. An address that several nodes have is left out,
-/// and so are nodes without one, except the host of the rendezvous.
+/// and so are nodes without one. The host of the rendezvous often has none: it connects to itself
+/// through the loopback interface. `host`: address at which this node has reached it.
 std::map<std::string, std::string> peers_of(const membership::RoundFormed& round,
                                             const std::string& host) {
   const auto rank = static_cast<std::size_t>(round.node_rank);
   const auto& own = round.nodes[rank].address;
-  const auto unknown = std::count_if(round.nodes.begin(), round.nodes.end(),
-                                     [](const auto& node) { return node.address.empty(); });
   std::map<std::string, int> nodes;
   std::map<std::string, std::string> names;
   for (std::size_t i = 0; i < round.nodes.size(); ++i) {
     std::string address = round.nodes[i].address;
-    if (address.empty() && unknown == 1 && !own.empty()) address = host;
+    if (address.empty() && round.nodes[i].is_host && !own.empty()) address = host;
     if (address.empty()) continue;
     ++nodes[address];
     if (i != rank) names[address] = round.nodes[i].name;

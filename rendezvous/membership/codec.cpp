@@ -97,7 +97,7 @@ auto fields(M& m) {
   } else if constexpr (is<Welcome>(static_cast<M*>(nullptr))) {
     return std::tie(m.lease, m.warning, m.run_nonce);
   } else if constexpr (is<NodePlace>(static_cast<M*>(nullptr))) {
-    return std::tie(m.name, m.role, m.local_world_size, m.address);
+    return std::tie(m.name, m.role, m.local_world_size, m.address, m.is_host);
   } else if constexpr (is<RoundFormed>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.restarts_used, m.nodes, m.node_rank, m.store_port);
   } else if constexpr (is<RunOutcome>(static_cast<M*>(nullptr))) {

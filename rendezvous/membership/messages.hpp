@@ -21,7 +21,7 @@
 namespace ddprun::membership {
 
 /// Version of these messages. Agents with different versions cannot communicate.
-inline constexpr std::uint32_t kProtocolVersion = 15;
+inline constexpr std::uint32_t kProtocolVersion = 16;
 
 /// Maximum round number and restart count that is accepted from a node.
 inline constexpr int kRoundMax = 1'000'000'000;
@@ -319,7 +319,8 @@ struct NodePlace {
   std::string name;
   std::string role;
   int local_world_size = 1;
-  std::string address{};  ///< numeric address; empty: the host of the rendezvous, or unknown
+  std::string address{};  ///< numeric address; empty: unknown
+  bool is_host = false;   ///< see Join
 
   bool operator==(const NodePlace&) const = default;
 };

@@ -72,7 +72,8 @@ NodePlace Roster::place_of(NodeId id) const {
   return {.name = join.name,
           .role = join.role,
           .local_world_size = join.local_world_size,
-          .address = join.probe.host};
+          .address = join.probe.host,
+          .is_host = join.is_host};
 }
 
 int Roster::count(Workers workers) const {

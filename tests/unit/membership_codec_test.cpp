@@ -120,7 +120,7 @@ const std::vector<CoordinatorMessage> kFromCoordinator = {
           .peers = {{"10.0.0.1", 40'000}, {}}},
     RoundFormed{.round = 4,
                 .restarts_used = 2,
-                .nodes = {{"a", "x", 2}, {"b", "y", 1, "10.0.0.2"}},
+                .nodes = {{"a", "x", 2, "", true}, {"b", "y", 1, "10.0.0.2"}},
                 .node_rank = 1},
     HangNotice{.round = 3, .node = "b", .has_ended = true, .ranks = {{1, "sleeps"}}},
     StacksNotice{.round = 3, .node = "b", .stacks = {kStacks}},

@@ -83,13 +83,17 @@ TEST_SUITE("placement") {
     const auto peers = [](int node_rank, std::vector<std::string> addresses) {
       auto round = round_for(node_rank);
       for (std::size_t i = 0; i < round.nodes.size(); ++i) round.nodes[i].address = addresses[i];
+      round.nodes[0].is_host = true;
       return make_placement(round, "10.0.0.1").peers;
     };
     using Peers = std::map<std::string, std::string>;
     // The host of the rendezvous is known by the address at which this node has reached it.
     CHECK(peers(1, {"", "10.0.0.2", "10.0.0.3"}) == Peers{{"10.0.0.1", "a"}, {"10.0.0.3", "c"}});
     CHECK(peers(0, {"", "10.0.0.2", "10.0.0.3"}) == Peers{{"10.0.0.2", "b"}, {"10.0.0.3", "c"}});
-    CHECK(peers(1, {"", "10.0.0.2", ""}) == Peers{});
+    CHECK(peers(1, {"", "10.0.0.2", ""}) == Peers{{"10.0.0.1", "a"}});
+    CHECK(peers(1, {"10.0.0.9", "10.0.0.2", ""}) == Peers{{"10.0.0.9", "a"}});
+    CHECK(peers(1, {"", "", "10.0.0.3"}) == Peers{{"10.0.0.3", "c"}});
+    CHECK(peers(1, {"", "10.0.0.2", "10.0.0.1"}) == Peers{});
     CHECK(peers(0, {"10.0.0.1", "10.0.0.2", "10.0.0.2"}) == Peers{});
     CHECK(peers(1, {"10.0.0.1", "10.0.0.2", "10.0.0.2"}) == Peers{{"10.0.0.1", "a"}});
   }
