@@ -37,6 +37,7 @@ double seconds_of(std::chrono::nanoseconds time) {
 template <typename Blocks, typename Block>
 double median(const Blocks& blocks, double Block::*member) {
   std::vector<double> values;
+  values.reserve(blocks.size());
   for (const auto& block : blocks) values.push_back(block.*member);
   const auto middle = values.begin() + (static_cast<std::ptrdiff_t>(values.size()) - 1) / 2;
   std::nth_element(values.begin(), middle, values.end());
@@ -161,7 +162,9 @@ std::optional<SlowLink> SlowLinkDetector::judge(Connection& connection, const Bl
     window.pop_front();
   }
   if (earlier.size() > kEarlierMax) earlier.pop_front();
-  if (earlier.size() < kEarlierMin) return std::nullopt;
+  // The last one of the slow blocks sends, so most connections need no medians.
+  if (earlier.size() < kEarlierMin || !block.has_traffic() || block.part < kPartMin)
+    return std::nullopt;
   const Usual usual{median(earlier, &Block::speed), median(earlier, &Block::rate)};
   SlowLink link{.node = node, .rank = rank, .usual_speed = usual.speed};
   std::size_t count = 0;

@@ -52,8 +52,8 @@ class SlowLinkDetector {
 
   /// Takes a sample of all connections of the workers to other nodes. Returns the links that have
   /// become slow or have recovered. A link is slow from the first connection that becomes slow
-  /// until all of them have recovered. If one has closed, until any connection to the node has the
-  /// speed of the closed one.
+  /// until all of them have recovered. If one has closed, until any connection to the node has
+  /// recovered by the reference of the closed one.
   std::vector<SlowLink> observe(Time now, const std::vector<LinkConnection>& samples);
 
  private:
