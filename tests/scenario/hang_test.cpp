@@ -309,7 +309,7 @@ TEST_SUITE("hangs") {
     CAPTURE(result.output);
     CHECK(result.exit_code == 0);
     CHECK(contains(result.output, "ranks 0, 1 hang (no progress for "));
-    CHECK(contains(result.output, "rank 1 does not run, waits in "));
+    CHECK(contains(result.output, "s): each does not run, waits in "));
   }
 }
 
