@@ -73,7 +73,7 @@ std::vector<SlowLink> SlowLinkDetector::observe(Time now,
 SlowLinkDetector::Blocks SlowLinkDetector::update(Milliseconds time,
                                                   const std::vector<LinkConnection>& samples) {
   Blocks blocks;
-  std::map<std::string, double> node_bytes;
+  std::map<std::string, double> node_bytes, node_rates;
   Connections open;
   for (const auto& [node, rank, tcp] : samples) {
     const auto known = connections_.find(tcp.inode);
@@ -90,6 +90,7 @@ SlowLinkDetector::Blocks SlowLinkDetector::update(Milliseconds time,
     blocks[tcp.inode] = {
         .time = time, .bytes = bytes, .part = part, .rate = static_cast<double>(tcp.rate)};
     node_bytes[node] += bytes;
+    node_rates[node] += bytes * static_cast<double>(tcp.rate);
     open.insert(connections_.extract(known));
   }
   connections_.swap(open);
@@ -97,7 +98,9 @@ SlowLinkDetector::Blocks SlowLinkDetector::update(Milliseconds time,
   for (auto& [inode, block] : blocks) {
     const double sending = std::max(block.part * seconds_of(time), kTick);
     block.speed = block.bytes / sending;
-    block.node_speed = node_bytes[connections_.at(inode).node] / sending;
+    const auto& node = connections_.at(inode).node;
+    block.node_speed = node_bytes[node] / sending;
+    block.node_rate = node_rates[node] / std::max(node_bytes[node], 1.0);
   }
   return blocks;
 }
@@ -165,7 +168,8 @@ std::optional<SlowLink> SlowLinkDetector::judge(Connection& connection, const Bl
   // The last one of the slow blocks sends, so most connections need no medians.
   if (earlier.size() < kEarlierMin || !block.has_traffic() || block.part < kPartMin)
     return std::nullopt;
-  const Usual usual{median(earlier, &Block::speed), median(earlier, &Block::rate)};
+  const Usual usual{median(earlier, &Block::speed), median(earlier, &Block::rate),
+                    median(earlier, &Block::node_rate)};
   SlowLink link{.node = node, .rank = rank, .usual_speed = usual.speed};
   std::size_t count = 0;
   double bytes = 0, sending = 0;
@@ -203,7 +207,8 @@ bool SlowLinkDetector::has_recovered(Connection& connection, const Block& block)
 
 bool SlowLinkDetector::is_slow(const Block& block, const Usual& usual) {
   return block.has_traffic() && block.part >= kPartMin &&
-         block.node_speed < kSlowPart * usual.speed && block.rate < kSlowPart * usual.rate;
+         block.node_speed < kSlowPart * usual.speed && block.rate < kSlowPart * usual.rate &&
+         block.node_rate < kSlowPart * usual.node_rate;
 }
 
 }  // namespace ddprun

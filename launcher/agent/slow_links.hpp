@@ -65,12 +65,14 @@ class SlowLinkDetector {
     double speed = 0;       ///< bytes per second while data was sent
     double node_speed = 0;  ///< the same, with the bytes of all connections to the node
     double rate = 0;        ///< TcpConnection::rate
+    double node_rate = 0;   ///< mean of all connections to the node, weighted by bytes
 
     bool has_traffic() const;
   };
   struct Usual {
     double speed = 0;
     double rate = 0;
+    double node_rate = 0;
   };
   struct Connection {
     std::string node;
