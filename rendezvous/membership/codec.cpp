@@ -30,23 +30,12 @@ constexpr bool is(const T*) {
   return std::same_as<std::remove_const_t<T>, Wanted>;
 }
 
-/// Fields of each message in protocol order, shared by the encoder and the decoder. Increment
-/// kProtocolVersion on changes.
+/// Fields of each part of a message in protocol order, shared by the encoder and the decoder.
+/// Increment kProtocolVersion on changes.
 template <typename M>
-auto fields(M& m) {
-  if constexpr (is<Join>(static_cast<M*>(nullptr))) {
-    return std::tie(m.version, m.run_id, m.name, m.instance, m.connection, m.node_rank,
-                    m.local_world_size, m.role, m.nodes_min, m.nodes_max, m.max_restarts, m.is_host,
-                    m.config_hash, m.command, m.last_round, m.restarts_used, m.since_round,
-                    m.probe);
-  } else if constexpr (is<ProbeAddress>(static_cast<M*>(nullptr))) {
+auto part_fields(M& m) {
+  if constexpr (is<ProbeAddress>(static_cast<M*>(nullptr))) {
     return std::tie(m.host, m.port);
-  } else if constexpr (is<Probe>(static_cast<M*>(nullptr))) {
-    return std::tie(m.number, m.timeout, m.peers);
-  } else if constexpr (is<Probed>(static_cast<M*>(nullptr))) {
-    return std::tie(m.number, m.unreachable);
-  } else if constexpr (is<Heartbeat>(static_cast<M*>(nullptr))) {
-    return std::tie(m.number, m.round, m.activity);
   } else if constexpr (is<RankActivity>(static_cast<M*>(nullptr))) {
     return std::tie(m.wait, m.work_share, m.are_all_waiting);
   } else if constexpr (is<Failure>(static_cast<M*>(nullptr))) {
@@ -65,6 +54,35 @@ auto fields(M& m) {
     return std::tie(m.groups, m.unrecorded_groups, m.damage);
   } else if constexpr (is<RankFlights>(static_cast<M*>(nullptr))) {
     return std::tie(m.rank, m.worker);
+  } else if constexpr (is<MissingRank>(static_cast<M*>(nullptr))) {
+    return std::tie(m.rank, m.doing);
+  } else if constexpr (is<StalledConnection>(static_cast<M*>(nullptr))) {
+    return std::tie(m.rank, m.peer, m.silence, m.retransmissions);
+  } else if constexpr (is<StacksTaken>(static_cast<M*>(nullptr))) {
+    return std::tie(m.attempt, m.rank, m.same, m.pid, m.reason, m.means, m.problems, m.lines,
+                    m.was_ended);
+  } else if constexpr (is<NodePlace>(static_cast<M*>(nullptr))) {
+    return std::tie(m.name, m.role, m.local_world_size, m.address, m.is_host);
+  } else {
+    return std::tie(m.result, m.scope, m.rounds, m.reason, m.signal, m.failures,
+                    m.flights);  // RunOutcome
+  }
+}
+
+/// The same of each message and its parts.
+template <typename M>
+auto fields(M& m) {
+  if constexpr (is<Join>(static_cast<M*>(nullptr))) {
+    return std::tie(m.version, m.run_id, m.name, m.instance, m.connection, m.node_rank,
+                    m.local_world_size, m.role, m.nodes_min, m.nodes_max, m.max_restarts, m.is_host,
+                    m.config_hash, m.command, m.last_round, m.restarts_used, m.since_round,
+                    m.probe);
+  } else if constexpr (is<Probe>(static_cast<M*>(nullptr))) {
+    return std::tie(m.number, m.timeout, m.peers);
+  } else if constexpr (is<Probed>(static_cast<M*>(nullptr))) {
+    return std::tie(m.number, m.unreachable);
+  } else if constexpr (is<Heartbeat>(static_cast<M*>(nullptr))) {
+    return std::tie(m.number, m.round, m.activity);
   } else if constexpr (is<WorkersFailing>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.reason, m.were_asked);
   } else if constexpr (is<StopWorkers>(static_cast<M*>(nullptr))) {
@@ -72,18 +90,11 @@ auto fields(M& m) {
   } else if constexpr (is<WorkersEnded>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.have_succeeded, m.not_started, m.failures, m.early_exits, m.flights,
                     m.were_asked, m.no_restart);
-  } else if constexpr (is<MissingRank>(static_cast<M*>(nullptr))) {
-    return std::tie(m.rank, m.doing);
-  } else if constexpr (is<StalledConnection>(static_cast<M*>(nullptr))) {
-    return std::tie(m.rank, m.peer, m.silence, m.retransmissions);
   } else if constexpr (is<HangNotice>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.node, m.time, m.has_ended, m.is_certain, m.ends_round, m.ranks,
                     m.connections);
   } else if constexpr (is<SlowRankNotice>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.node, m.rank, m.is_slow, m.factor, m.seconds, m.doing, m.peer);
-  } else if constexpr (is<StacksTaken>(static_cast<M*>(nullptr))) {
-    return std::tie(m.attempt, m.rank, m.same, m.pid, m.reason, m.means, m.problems, m.lines,
-                    m.was_ended);
   } else if constexpr (is<StacksNotice>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.node, m.stacks);
   } else if constexpr (is<Leave>(static_cast<M*>(nullptr))) {
@@ -96,16 +107,14 @@ auto fields(M& m) {
     return std::tie(m.text, m.is_warning);
   } else if constexpr (is<Welcome>(static_cast<M*>(nullptr))) {
     return std::tie(m.lease, m.warning, m.run_nonce);
-  } else if constexpr (is<NodePlace>(static_cast<M*>(nullptr))) {
-    return std::tie(m.name, m.role, m.local_world_size, m.address, m.is_host);
   } else if constexpr (is<RoundFormed>(static_cast<M*>(nullptr))) {
     return std::tie(m.round, m.restarts_used, m.nodes, m.node_rank, m.store_port);
-  } else if constexpr (is<RunOutcome>(static_cast<M*>(nullptr))) {
-    return std::tie(m.result, m.scope, m.rounds, m.reason, m.signal, m.failures, m.flights);
   } else if constexpr (is<Finish>(static_cast<M*>(nullptr))) {
     return std::tie(m.outcome);
+  } else if constexpr (is<HeartbeatAnswer>(static_cast<M*>(nullptr))) {
+    return std::tie(m.number, m.round, m.activity);
   } else {
-    return std::tie(m.number, m.round, m.activity);  // HeartbeatAnswer
+    return part_fields(m);
   }
 }
 
