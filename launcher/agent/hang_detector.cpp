@@ -285,7 +285,7 @@ std::optional<HangFinding> HangDetector::find_late(const std::vector<WorkerSampl
   HangFinding finding{.time = quiet_};
   auto& ranks = finding.ranks;
   // All ranks have waited for some seconds when the common wait begins.
-  if (is_fixed() && common_wait_ + kDetailsAfter >= limit(true)) {
+  if (is_fixed() && common_wait_ > 0ms && common_wait_ + kDetailsAfter >= limit(true)) {
     for (const auto& worker : workers) ranks.push_back({worker.rank, HangCondition::in_collective});
   } else {
     ranks = has_calls_ ? late_in_calls(workers, late_ranks) : late_by_processes(workers);

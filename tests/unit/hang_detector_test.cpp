@@ -210,6 +210,14 @@ TEST_SUITE("hang detector") {
     }
   }
 
+  TEST_CASE("hang detector: a rank is late with any fixed timeout while the others wait") {
+    for (const auto timeout : {1s, 2s, 3s, 4s}) {
+      Node node(fixed(timeout));
+      node.step(1);
+      CHECK(node.pass(100s) == "certain 1:idle after " + std::to_string(timeout / 1s) + " s");
+    }
+  }
+
   TEST_CASE("hang detector: a rank at a terminal is not certain to hang with a fixed timeout") {
     Node node(fixed(10s), 2, 0, 1);
     node.step(1);
