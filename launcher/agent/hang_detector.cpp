@@ -220,6 +220,7 @@ bool HangDetector::note_heartbeats(const std::vector<WorkerSample>& workers, Mil
 bool HangDetector::note_shared_idle_time(const std::vector<WorkerSample>& workers) {
   if (workers.empty()) return false;
   std::vector<Milliseconds> times;
+  times.reserve(workers.size());
   for (const auto& worker : workers) times.push_back(histories_.at(worker.rank).idle);
   // At least half of the ranks have been idle for as long.
   const auto median = times.begin() + (static_cast<std::ptrdiff_t>(times.size()) - 1) / 2;
