@@ -45,6 +45,11 @@ bool has_called(const WorkerSample& worker) {
   return worker.activity.calls != 0;
 }
 
+/// Tools for stacks trace a worker, too, during an inspection.
+bool is_in_debugger(const WorkerSample& worker) {
+  return worker.is_traced && worker.inspections % 2 == 0;
+}
+
 bool is_worker_stopped(const WorkerSample& worker) {
   return worker.state == 'T';
 }
@@ -79,9 +84,7 @@ std::optional<HangFinding> HangDetector::observe(Time now, const std::vector<Wor
   Milliseconds elapsed = elapsed_since_last(now);
   // A debugger may hold a worker, and so the others, for any time. During a capture of stacks the
   // time continues: other nodes would take a shorter wait for progress.
-  const bool is_traced = std::any_of(workers.begin(), workers.end(), [](const auto& worker) {
-    return worker.is_traced && worker.inspections % 2 == 0;
-  });
+  const bool is_traced = std::any_of(workers.begin(), workers.end(), is_in_debugger);
   if (is_traced) elapsed = 0ms;
   if (!has_calls_ && std::any_of(workers.begin(), workers.end(), has_called)) note_first_call();
   note_processes(workers, elapsed);
@@ -239,8 +242,7 @@ void HangDetector::end_wait(Milliseconds wait) {
 void HangDetector::note_common_wait(const std::vector<WorkerSample>& workers,
                                     Milliseconds elapsed) {
   const auto waits = [this](const WorkerSample& worker) {
-    const bool is_held = worker.is_traced && worker.inspections % 2 == 0;
-    if (is_held || is_worker_stopped(worker) || worker.state == 'D') return false;
+    if (is_in_debugger(worker) || is_worker_stopped(worker) || worker.state == 'D') return false;
     if (has_calls_) return is_in_call(worker) && quiet_ >= kDetailsAfter;
     const History& history = histories_.at(worker.rank);
     return history.idle >= kDetailsAfter && history.is_in_collective;

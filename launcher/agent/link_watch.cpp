@@ -94,7 +94,7 @@ LinkWatch::LinkWatch(const boost::asio::any_io_executor& executor, WorkerGroup& 
       on_slow_link_(std::move(on_slow_link)),
       sampler_(std::make_shared<Sampler>()),
       timer_(executor) {
-  for (auto& [text, name] : peers) {
+  for (const auto& [text, name] : peers) {
     if (const auto address = parse_address(text)) sampler_->peers.emplace(*address, name);
   }
   start_timer();

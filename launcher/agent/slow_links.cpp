@@ -1,5 +1,7 @@
 #include "launcher/agent/slow_links.hpp"
 
+#include "launcher/agent/lower_median.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <set>
@@ -20,8 +22,9 @@ constexpr std::size_t kEarlierMin = 5;
 constexpr std::size_t kEarlierMax = 30;
 /// Fewer bytes in a block say nothing about the speed.
 constexpr double kBytesMin = 64 << 10;
-/// Part of the time for which the slow link sends. Below, other work takes most of the time.
-constexpr double kPartMin = 0.5;
+/// Part of the time for which the slow link sends. Behind it, the other links of a ring get the
+/// data in pieces, and send up to two thirds of the time.
+constexpr double kPartMin = 0.75;
 /// Speed and measured rate of a slow link, as parts of the usual ones.
 constexpr double kSlowPart = 0.5;
 /// Seconds; the kernel counts in ticks.
@@ -31,17 +34,6 @@ constexpr auto kLinkGap = 6s;
 
 double seconds_of(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
-}
-
-/// Returns the lower median of a member of the blocks, which are not empty.
-template <typename Blocks, typename Block>
-double median(const Blocks& blocks, double Block::*member) {
-  std::vector<double> values;
-  values.reserve(blocks.size());
-  for (const auto& block : blocks) values.push_back(block.*member);
-  const auto middle = values.begin() + (static_cast<std::ptrdiff_t>(values.size()) - 1) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 }  // namespace
@@ -168,8 +160,8 @@ std::optional<SlowLink> SlowLinkDetector::judge(Connection& connection, const Bl
   // The last one of the slow blocks sends, so most connections need no medians.
   if (earlier.size() < kEarlierMin || !block.has_traffic() || block.part < kPartMin)
     return std::nullopt;
-  const Usual usual{median(earlier, &Block::speed), median(earlier, &Block::rate),
-                    median(earlier, &Block::node_rate)};
+  const Usual usual{lower_median(earlier, &Block::speed), lower_median(earlier, &Block::rate),
+                    lower_median(earlier, &Block::node_rate)};
   SlowLink link{.node = node, .rank = rank, .usual_speed = usual.speed};
   std::size_t count = 0;
   double bytes = 0, sending = 0;

@@ -1,5 +1,7 @@
 #include "launcher/agent/slow_ranks.hpp"
 
+#include "launcher/agent/lower_median.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -54,16 +56,6 @@ double mean(Iterator begin, Iterator end, Member member) {
   double sum = 0;
   for (auto block = begin; block != end; ++block) sum += (*block).*member;
   return sum / static_cast<double>(end - begin);
-}
-
-template <typename Blocks, typename Member>
-double lower_median(const Blocks& blocks, Member member) {
-  std::vector<double> values;
-  values.reserve(blocks.size());
-  for (const auto& block : blocks) values.push_back(block.*member);
-  const auto middle = values.begin() + (static_cast<std::ptrdiff_t>(values.size()) - 1) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 
 // Fixed-size fields of a failure and of a node in a round.
 constexpr std::size_t kFailureFieldsBytes = 4 + 1 + 8 + 2 * 4 + 1;
-constexpr std::size_t kPlaceFieldsBytes = 4 * 4 + kAddressBytesMax;
+constexpr std::size_t kPlaceFieldsBytes = 4 * 4 + kAddressBytesMax + 1;
 // An outcome's reason contains a node's reason.
 static_assert(2 * kReasonBytesMax + kExitBytesMax + kAllFlightsBytesMax +
                   kFailuresMax * (kFailureFieldsBytes + kDescriptionBytesMax + kNameBytesMax) <=

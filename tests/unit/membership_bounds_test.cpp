@@ -158,7 +158,7 @@ TEST_SUITE("membership bounds") {
     const std::string name(kNameBytesMax, 'n');
     const RoundFormed formed{
         .nodes = std::vector(kRoundNodesMax,
-                             NodePlace{name, name, 1, std::string(kAddressBytesMax, '1')})};
+                             NodePlace{name, name, 1, std::string(kAddressBytesMax, '1'), true})};
     CHECK(bytes_of(CoordinatorMessage(formed)) <= kMessageBytesMax);
   }
 
