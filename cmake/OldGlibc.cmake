@@ -23,7 +23,8 @@ if(DDPRUN_GLIBC)
     set(DDPRUN_ZIG "${Python3_EXECUTABLE} -m ziglang")
   endif()
   # The machine's libgcc_s refers to its newer glibc.
-  set(CMAKE_CXX_LINK_EXECUTABLE
-      "${DDPRUN_ZIG} cc -target ${CMAKE_SYSTEM_PROCESSOR}-linux-gnu.${DDPRUN_GLIBC} -s -Wl,--allow-shlib-undefined <CMAKE_CXX_LINK_FLAGS> <LINK_FLAGS> <OBJECTS> -o <TARGET> <LINK_LIBRARIES> ${libraries_of_gcc} -lpthread -ldl -lm"
-  )
+  set(link "${DDPRUN_ZIG} cc -target ${CMAKE_SYSTEM_PROCESSOR}-linux-gnu.${DDPRUN_GLIBC} -s -Wl,--allow-shlib-undefined")
+  set(objects "<LINK_FLAGS> <OBJECTS> -o <TARGET> <LINK_LIBRARIES> ${libraries_of_gcc} -lpthread -ldl -lm")
+  set(CMAKE_CXX_LINK_EXECUTABLE "${link} <CMAKE_CXX_LINK_FLAGS> ${objects}")
+  set(CMAKE_CXX_CREATE_SHARED_MODULE "${link} -shared ${objects}")
 endif()

@@ -1,4 +1,4 @@
-"""The other side of ddp_step_bench: the same model and steps in PyTorch DDP over Gloo.
+"""The other side of ddp_step_bench: the same model and steps in PyTorch DDP, over Gloo or another backend.
 
 Rank 0 prints a JSON line a round: {"local_ms": ..., "ddp_ms": ...}.
 """
@@ -30,10 +30,13 @@ def main():
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--views", action="store_true", help="gradient_as_bucket_view")
+    parser.add_argument("--backend", default="gloo")
     options = parser.parse_args()
 
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    if options.backend == "ddprun":
+        import ddprun.torch
+    dist.init_process_group(options.backend)
     torch.manual_seed(dist.get_rank())
     inputs = torch.rand(options.batch, SIZES[0])
     labels = torch.randint(SIZES[-1], (options.batch,))

@@ -3,7 +3,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-dist.init_process_group("gloo")
+from backend import BACKEND
+
+dist.init_process_group(BACKEND)
 rank = dist.get_rank()
 norm = torch.nn.BatchNorm1d(4)
 norm.running_mean.fill_(float(rank))

@@ -11,6 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+from backend import BACKEND
+
 EPOCHS, BATCHES, SHARE = 3, 8, 4  # batches of an epoch, samples of a rank in a batch
 CHECKPOINT = "checkpoint.pt"
 # The death in each attempt: the rank, its step (from the beginning of the training), and the
@@ -19,7 +21,7 @@ DEATHS = [(0, 0, "before the backward pass"), (1, 5, "after the backward pass"),
           (0, 9, "while saving"), (1, 9, "before the backward pass"), (0, 23, "after saving")]
 
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-dist.init_process_group("gloo")
+dist.init_process_group(BACKEND)
 rank, world_size = dist.get_rank(), dist.get_world_size()
 samples = BATCHES * SHARE * world_size
 dataset = TensorDataset(torch.randn(samples, 6, generator=torch.Generator().manual_seed(1)),

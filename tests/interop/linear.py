@@ -5,10 +5,12 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from backend import BACKEND
+
 STEPS = 20
 SHARE = 8  # samples of a rank in each step
 
-dist.init_process_group("gloo")
+dist.init_process_group(BACKEND)
 rank, world_size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(1)
 inputs = torch.randn(STEPS, world_size, SHARE, 10)

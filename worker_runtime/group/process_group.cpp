@@ -86,6 +86,22 @@ ProcessGroup ProcessGroup::create(const WorkerEnv& env, const GroupOptions& opti
   return ProcessGroup(std::move(impl));
 }
 
+ProcessGroup create_among(const WorkerEnv& env, const std::vector<int>& workers,
+                          const std::vector<int>& nodes, const GroupOptions& options) {
+  if (const auto refusal = refuse_ranks(workers, env.world_size); !refusal.empty())
+    throw Error(Errc::usage, "process group \"" + options.name + "\": " + refusal);
+  const auto deadline = Deadline::after(options.join_timeout);
+  std::vector<int> node_of(static_cast<std::size_t>(env.world_size));
+  for (std::size_t i = 0; i < workers.size(); ++i)
+    node_of[static_cast<std::size_t>(workers[i])] = nodes[i];
+  const auto& entry = *choose_backend(backend_entries(), env, options).entry;
+  auto impl =
+      connect(place_among(place_among_all(env), workers, node_of), entry, options, deadline);
+  impl->start(deadline);
+  impl->wait_entered();
+  return ProcessGroup(std::move(impl));
+}
+
 std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ranks,
                                                     const std::string& name) {
   return new_group(ranks, name, impl().options());

@@ -119,6 +119,11 @@ class ProcessGroup::Impl {
   std::shared_ptr<WorkQueue> queue_;
 };
 
+/// Creates a group of `workers`, ascending ranks among all workers of `env` that include this one,
+/// on `nodes`. Only these workers call it. Blocks until they are connected.
+ProcessGroup create_among(const WorkerEnv& env, const std::vector<int>& workers,
+                          const std::vector<int>& nodes, const GroupOptions& options);
+
 /// Creates a group of ranks that share `regions`; does not start it.
 std::shared_ptr<ProcessGroup::Impl> connect_in_process(
     const GroupPlace& place, const std::shared_ptr<InProcessRegions>& regions,
