@@ -27,9 +27,11 @@ constexpr Milliseconds kBusyLimitMin = 300s;
 constexpr int kWarmUpChanges = 20;
 /// The same for programs whose collectives are unknown: their ranks also run while they start.
 constexpr int kWarmUpRuns = 60;
-/// Programs without calls whose threads and descendants use more than this part of a CPU work,
-/// although their main threads sleep. Gloo's and NCCL's threads poll.
+/// Programs whose threads and descendants use more than this part of a CPU work, although their
+/// main threads sleep: without calls, and with calls of the worker runtime. Gloo's and NCCL's
+/// threads poll.
 constexpr int kWorkingParts = 10;
+constexpr int kWorkingPartsWithCalls = 100;
 /// Limit as a multiple of the longest wait that has ended.
 constexpr int kUnusualFactor = 10;
 /// Details are sampled in longer waits only.
@@ -165,14 +167,17 @@ void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Mill
   }
 }
 
-/// Compares the worker with its last sample. In a program without calls the main thread shows a
-/// wait, unless another thread or a descendant does the work.
+/// Compares the worker with its last sample. The main thread shows a wait, unless another thread or
+/// a descendant does the work.
 bool HangDetector::is_idle(const WorkerSample& worker, const History& history,
                            Milliseconds elapsed) const {
-  if (has_calls_)
-    return worker.state == 'S' && worker.run_time && worker.run_time == history.run_time;
-  if (worker.state != 'S' && worker.state != 'D') return false;
   const bool has_slept = worker.main_time && worker.main_time == history.main_time;
+  if (has_calls_) {
+    if (worker.state != 'S' || !worker.run_time || !history.run_time) return false;
+    const auto run = *worker.run_time - *history.run_time;
+    return run == 0ns || (has_slept && run <= elapsed / kWorkingPartsWithCalls);
+  }
+  if (worker.state != 'S' && worker.state != 'D') return false;
   if (!has_slept || worker.pid != history.pid) return false;
   if (!worker.run_time || !history.run_time) return true;
   return *worker.run_time - *history.run_time <= elapsed / kWorkingParts;

@@ -69,6 +69,25 @@ TEST_SUITE("hang detector") {
     CHECK(found == "suspected 1:busy after 300 s");
   }
 
+  TEST_CASE("hang detector: a rank whose other threads only poll is idle") {
+    struct Row {
+      std::chrono::milliseconds run_in_a_second;
+      const char* found;
+    };
+    for (const auto& row :
+         {Row{10ms, "suspected 1:idle after 30 s"}, Row{11ms, "suspected 1:busy after 300 s"}}) {
+      Node node(kAuto);
+      for (auto& worker : node.workers) worker.main_time = 1s;
+      node.step(30);
+      std::string found;
+      for (int i = 0; i < 400; ++i) {
+        *node.workers[1].run_time += row.run_in_a_second;
+        found += node.pass(1s);
+      }
+      CHECK(found == row.found);
+    }
+  }
+
   TEST_CASE("hang detector: a rank whose run time is unknown is never certain to hang") {
     Node node(kAuto);
     node.step(30);
