@@ -1,3 +1,4 @@
+// A median for the detectors of slow ranks and links. Pure.
 #pragma once
 
 #include <algorithm>

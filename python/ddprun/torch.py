@@ -43,8 +43,8 @@ _REDUCTIONS = {
 }
 _USAGE = 0
 
-# Until then, a Work of Python that only PyTorch's C++ code refers to lost its methods, and its wait()
-# blocked for ever. Such code waits for one of the last works.
+# Before PyTorch 2.8, a Work of Python that only C++ code refers to loses its methods, and its wait
+# blocks for ever. C++ code waits for one of the last works.
 _WORKS_DIE = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 8)
 
 _Error = getattr(dist, "DistBackendError", RuntimeError)
@@ -427,7 +427,8 @@ class _ProcessGroup(ProcessGroup):
         shape = f"{like.numel()} x {like.dtype}"
         if len(parts) != self.size():
             raise ValueError(
-                f"ddprun: {name}: the list has {len(parts)} tensors; {self.size()} are needed, one for each rank"
+                f"ddprun: {name}: the list has {len(parts)} tensors; {self.size()} are needed, "
+                "one for each rank"
             )
         for rank, part in enumerate(parts):
             if part.numel() != like.numel() or part.dtype != like.dtype:

@@ -1,6 +1,7 @@
-"""Duration of all_reduce with CPU tensors in PyTorch: the backend ddprun beside Gloo.
+r"""Duration of all_reduce with CPU tensors in PyTorch: the backend ddprun beside Gloo.
 
-    PYTHONPATH=build/release/python build/release/bin/ddprun --nproc_per_node=2 tests/bench/torch_all_reduce.py
+    PYTHONPATH=build/release/python build/release/bin/ddprun --nproc_per_node=2 \
+        tests/bench/torch_all_reduce.py
 
 Measures the backends in turn, and prints the medians of the rounds on rank 0.
 """

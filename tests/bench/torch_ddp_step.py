@@ -1,4 +1,4 @@
-"""The other side of ddp_step_bench: the same model and steps in PyTorch DDP, over Gloo or another backend.
+"""The other side of ddp_step_bench: the same model and steps in PyTorch DDP.
 
 Rank 0 prints a JSON line a round: {"local_ms": ..., "ddp_ms": ...}.
 """

@@ -1,6 +1,7 @@
-"""Time from the death of a rank until the others' all_reduce fails, with the backend ddprun of PyTorch.
+r"""Time from the death of a rank until all_reduce of the backend ddprun fails on the others.
 
-    PYTHONPATH=build/release/python build/release/bin/ddprun --nproc_per_node=2 tests/bench/torch_death_notice.py
+    PYTHONPATH=build/release/python build/release/bin/ddprun --nproc_per_node=2 \
+        tests/bench/torch_death_notice.py
 
 Each rank but the last prints its time and the error.
 """

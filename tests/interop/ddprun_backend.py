@@ -1,4 +1,4 @@
-"""Groups of the backend ddprun: layouts and types of tensors, futures, errors, forks and the end."""
+"""Groups of the backend ddprun: layouts and types of tensors, futures, errors, forks, ends."""
 import atexit
 import os
 import warnings
@@ -37,7 +37,8 @@ def any_layout():
     dist.gather(torch.full((4, 6), float(rank)), parts, dst=0)
     assert rank != 0 or [part[3, 5].item() for part in parts] == list(RANKS)
     part = torch.empty(2, 2).t()
-    dist.scatter(part, [torch.full((2, 2), float(to)) for to in RANKS] if rank == 0 else None, src=0)
+    sources = [torch.full((2, 2), float(to)) for to in RANKS] if rank == 0 else None
+    dist.scatter(part, sources, src=0)
     assert torch.equal(part, torch.full((2, 2), float(rank)))
     dist.all_reduce(torch.empty(0))
 
@@ -75,7 +76,8 @@ def parts_of_one_tensor():
         gathered = torch.empty(2 * world_size)
         dist.all_gather_into_tensor(gathered, output)
         assert torch.equal(gathered, total)
-    uneven = torch.full((1 + rank,), float(rank))  # this rank sends 1 to rank 0 and `rank` to rank 1
+    # Each rank sends 1 element to rank 0 and as many as its number to rank 1.
+    uneven = torch.full((1 + rank,), float(rank))
     received = torch.empty(world_size if rank == 0 else sum(RANKS) if rank == 1 else 0)
     sizes = [1] * world_size if rank == 0 else list(RANKS) if rank == 1 else [0] * world_size
     dist.all_to_all_single(received, uneven, sizes, [1, rank] + [0] * (world_size - 2))
@@ -160,7 +162,8 @@ def ends():
     dist.barrier()
 
 
-for check in (any_layout, any_type, parts_of_one_tensor, futures, refusals, forks, differences, ends):
+for check in (any_layout, any_type, parts_of_one_tensor, futures, refusals, forks, differences,
+              ends):
     check()
     if dist.is_initialized():
         dist.barrier()
