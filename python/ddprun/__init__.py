@@ -4,6 +4,7 @@ import ctypes
 import mmap
 import os
 import struct
+from typing import Optional
 
 __all__ = ["heartbeat"]
 
@@ -11,6 +12,9 @@ __all__ = ["heartbeat"]
 _MAGIC = 0x6464_7072_756E_0004
 _HEADER_BYTES = 8192
 _HEARTBEATS_OFFSET = 144
+
+
+_counter: "Optional[ctypes.c_uint64]" = None
 
 
 def _find_counter() -> ctypes.c_uint64:
@@ -31,13 +35,13 @@ def _find_counter() -> ctypes.c_uint64:
         return ctypes.c_uint64()
 
 
-_counter = _find_counter()
-
-
 def heartbeat() -> None:
     """Report that this worker makes progress. Call it once in each training step, on every rank.
 
     From the first call on, ddprun regards the node's workers as hung when none of them has called
     it for --hang_timeout. The call takes less than a microsecond and never blocks or raises.
     """
+    global _counter
+    if _counter is None:  # not at the import, which may be the one of --preload
+        _counter = _find_counter()
     _counter.value += 1

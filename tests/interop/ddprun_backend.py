@@ -1,7 +1,11 @@
 """Groups of the backend ddprun: layouts and types of tensors, futures, errors, forks, ends."""
 import atexit
+import gc
 import os
+import threading
 import warnings
+import weakref
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -29,7 +33,9 @@ def any_layout():
     assert torch.equal(columns, torch.full((4, 3), float(sum(RANKS) + world_size)))
     if rank == 0:  # and no other column
         assert torch.equal(tensor[:, 1::2], torch.full((4, 3), 1.0))
+    tensor.fill_(rank)
     dist.broadcast(tensor.t(), world_size - 1)
+    assert torch.equal(tensor, torch.full((4, 6), world_size - 1.0))
     outputs = [torch.empty(6, 4).t() for _ in RANKS]
     dist.all_gather(outputs, torch.full((6, 4), float(rank)).t())
     assert [output[1, 2].item() for output in outputs] == list(RANKS)
@@ -41,6 +47,27 @@ def any_layout():
     dist.scatter(part, sources, src=0)
     assert torch.equal(part, torch.full((2, 2), float(rank)))
     dist.all_reduce(torch.empty(0))
+    unaligned = torch.frombuffer(bytearray(13), dtype=torch.float32, offset=1).fill_(rank)
+    dist.all_reduce(unaligned if rank == 0 else torch.full((3,), float(rank)))
+    assert rank != 0 or unaligned.tolist() == [sum(RANKS)] * 3
+    conjugate = torch.full((3,), complex(1, rank)).conj()
+    parts = [torch.empty(3, dtype=torch.complex64) for _ in RANKS] if rank == 0 else None
+    dist.gather(conjugate, parts, dst=0)
+    if rank == 0:
+        assert [part[2].item() for part in parts] == [complex(1, -other) for other in RANKS]
+
+
+def with_gradients():
+    parameter = torch.nn.Parameter(torch.full((2, 3), rank + 1.0).t())
+    dist.all_reduce(parameter)
+    expected = torch.full((3, 2), float(sum(RANKS) + world_size))
+    assert parameter.is_leaf and torch.equal(parameter, expected)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            outputs = [torch.zeros(3) for _ in RANKS]
+            source = torch.full((3,), float(rank))
+            dist.all_gather(outputs, source, async_op=True).get_future().wait()
+            assert [output[0].item() for output in outputs] == list(RANKS)
 
 
 def any_type():
@@ -81,7 +108,12 @@ def parts_of_one_tensor():
     received = torch.empty(world_size if rank == 0 else sum(RANKS) if rank == 1 else 0)
     sizes = [1] * world_size if rank == 0 else list(RANKS) if rank == 1 else [0] * world_size
     dist.all_to_all_single(received, uneven, sizes, [1, rank] + [0] * (world_size - 2))
-    assert rank != 0 or received.tolist() == list(RANKS)
+    expected = {0: list(RANKS), 1: [other for other in RANKS for _ in range(other)]}
+    assert received.tolist() == expected.get(rank, [])
+    even = torch.empty(world_size)
+    sizes = [1] * world_size if rank == 0 else None  # and the same choice on all ranks
+    dist.all_to_all_single(even, torch.full((world_size,), float(rank)), sizes, sizes)
+    assert even.tolist() == list(RANKS)
 
 
 def futures():
@@ -99,6 +131,38 @@ def futures():
     while not work.is_completed():
         pass
     assert output[:, 0].tolist() == list(RANKS)
+    large, small = torch.ones(1 << 20), torch.ones(2)
+    first = dist.all_reduce(large, async_op=True).get_future()
+    second = first.then(lambda _: dist.all_reduce(small, async_op=True).get_future().wait())
+    second.wait()
+    assert small.tolist() == [world_size] * 2
+    dist.all_reduce(small)
+    used = weakref.ref(small)
+    del small, second
+    gc.collect()
+    assert used() is None  # the group keeps no tensor of a collective that has ended
+
+
+def threads():
+    """One after the other, in the same order on all ranks, while others wait."""
+    turns = [threading.Event() for _ in range(4)]
+    results = [None] * len(turns)
+
+    def call(turn):
+        turns[turn].wait()
+        tensor = torch.full((2,), rank + turn)
+        work = dist.all_reduce(tensor, async_op=True)
+        turns[(turn + 1) % len(turns)].set()
+        work.wait()
+        results[turn] = tensor[0].item()
+
+    workers = [threading.Thread(target=call, args=(turn,)) for turn in range(len(turns))]
+    for worker in workers:
+        worker.start()
+    turns[0].set()
+    for worker in workers:
+        worker.join()
+    assert results == [sum(RANKS) + world_size * turn for turn in range(len(turns))]
 
 
 def refusals():
@@ -109,6 +173,10 @@ def refusals():
     outputs = [torch.empty(3) for _ in RANKS[:-1]] + [torch.empty(4)]
     error = raised(dist.all_gather, outputs, torch.empty(3))
     assert f"the tensor of rank {world_size - 1} has 4 x torch.float32" in str(error), error
+    if hasattr(dist, "all_gather_into_tensor"):
+        output = torch.empty(3 * world_size, dtype=torch.float16)
+        error = raised(dist.all_gather_into_tensor, output, torch.empty(3))
+        assert "input has torch.float32, but the output torch.float16" in str(error), error
 
 
 def forks():
@@ -133,6 +201,17 @@ def differences():
     assert "rank 1" in str(raised(dist.barrier, group=group))
 
 
+def timeouts():
+    group = dist.new_group(list(RANKS))
+    if rank != 1:
+        work = dist.barrier(group=group, async_op=True)
+        error = raised(work.wait, timedelta(seconds=0.5))
+        assert "rank(s) 1 had not entered it" in str(error) or "rank 1" in str(error), error
+    dist.barrier()
+    if rank == 1:
+        dist.barrier(group=group)
+
+
 def ends():
     group = dist.new_group([0, 1])
     if rank < 2:
@@ -140,6 +219,7 @@ def ends():
         work.wait()
         dist.destroy_process_group(group)
         assert work.is_completed()  # also after the end of the group
+        assert work.get_future().wait() is not None
         group.shutdown()  # not called by each PyTorch
         assert "has been destroyed" in str(raised(group.barrier))
     dist.barrier()
@@ -152,6 +232,7 @@ def ends():
     for turn in range(3):
         dist.init_process_group("ddprun", store=dist.PrefixStore(f"turn {turn}", store), rank=rank,
                                 world_size=world_size)
+        dist.new_group(list(RANKS)[turn:])  # of the same name, with other members
         tensor = torch.ones(1)
         dist.all_reduce(tensor)
         assert tensor.item() == world_size
@@ -162,8 +243,8 @@ def ends():
     dist.barrier()
 
 
-for check in (any_layout, any_type, parts_of_one_tensor, futures, refusals, forks, differences,
-              ends):
+for check in (any_layout, with_gradients, any_type, parts_of_one_tensor, futures, threads,
+              refusals, forks, differences, timeouts, ends):
     check()
     if dist.is_initialized():
         dist.barrier()

@@ -364,6 +364,23 @@ TEST_SUITE("process group") {
     CHECK_MESSAGE(message_of_rank_1.find("peer 0: ") == 0, message_of_rank_1);
   }
 
+  TEST_CASE("process group: other threads may call during a wait if the options say so") {
+    GroupOptions options = with_timeout(60s);
+    options.has_calling_threads = true;
+    auto groups = ProcessGroup::create_in_process(2, options);
+    std::atomic<bool> is_waiting = false;
+    std::thread other([&] {
+      const Work work = groups[0].barrier();
+      is_waiting = true;
+      work.wait();
+    });
+    while (!is_waiting) std::this_thread::yield();
+    const Work second = groups[0].barrier();
+    for (int i = 0; i < 2; ++i) groups[1].barrier().wait();
+    second.wait();
+    other.join();
+  }
+
   TEST_CASE("process group: simultaneous calls of two threads end the group") {
     auto groups = ProcessGroup::create_in_process(2, with_timeout(60s));
     for (std::size_t i = 0; i < kQueuedWorksMax; ++i) (void)groups[0].barrier();

@@ -92,7 +92,8 @@ void WorkQueue::stop() {
 Work WorkQueue::push(const Operation& operation, void* stream) {
   if (const auto number = capture_of(operation, stream)) return capture(operation, stream, number);
   Lock lock(mutex_);
-  if (own_waiter_ != std::thread::id() && own_waiter_ != std::this_thread::get_id()) {
+  const bool is_waiting = own_waiter_ != std::thread::id();
+  if (is_waiting && own_waiter_ != std::this_thread::get_id() && !options_.has_calling_threads) {
     lock.unlock();
     refuse_second_thread(operation);
   }

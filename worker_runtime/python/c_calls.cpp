@@ -8,15 +8,19 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ddprun::python {
 
+/// A group, until it is closed, by any thread.
 struct Group {
-  ProcessGroup group;
-  Work last;  ///< the works of a group end in order
+  std::mutex mutex;
+  std::optional<ProcessGroup> group;  ///< nothing after the end
 };
 
 struct StartedWork {
@@ -25,14 +29,9 @@ struct StartedWork {
 
 namespace {
 
-struct Failure {
-  Errc code = Errc::internal;
-  std::string message;
-};
-
-Failure& last_failure() {
-  thread_local Failure failure;
-  return failure;
+std::string& last_error() {
+  thread_local std::string text;
+  return text;
 }
 
 /// Calls `function`, whose exceptions must not reach Python. Returns false if it has thrown one.
@@ -41,12 +40,19 @@ bool succeeds(Function function) {
   try {
     function();
     return true;
-  } catch (const Error& error) {
-    last_failure() = {error.code(), error.what()};
   } catch (const std::exception& error) {
-    last_failure() = {Errc::internal, error.what()};
+    last_error() = error.what();
+  } catch (...) {
+    last_error() = "unknown error";
   }
   return false;
+}
+
+/// Returns a handle that keeps the group for the duration of a call.
+ProcessGroup open_group(Group& group) {
+  const std::lock_guard lock(group.mutex);
+  if (group.group) return *group.group;
+  throw Error(Errc::closed, "the process group has been destroyed");
 }
 
 Deadline::Duration duration(double seconds) {
@@ -81,10 +87,9 @@ Work start(ProcessGroup& group, const Call& call) {
       return group.gather(input, output, call.root);
     case Collective::scatter:
       return group.scatter(input, output, call.root);
-    case Collective::all_to_all:
-      return group.all_to_all(input, output);
     case Collective::barrier:
       return group.barrier();
+    case Collective::all_to_all:
     case Collective::send:
     case Collective::recv:
     case Collective::new_group:
@@ -95,53 +100,52 @@ Work start(ProcessGroup& group, const Call& call) {
 
 }  // namespace
 
-const char* ddprun_last_error() {
-  return last_failure().message.c_str();
-}
-
-std::int32_t ddprun_last_code() {
-  return static_cast<std::int32_t>(last_failure().code);
+const char* ddprun_last_error() noexcept {
+  return last_error().c_str();
 }
 
 Group* ddprun_create_group(const char* name, const std::int32_t* ranks, const std::int32_t* nodes,
-                           std::int32_t count, double seconds) {
+                           std::int32_t count, double seconds) noexcept {
   Group* created = nullptr;
   succeeds([&] {
     GroupOptions options{.backend = "host", .name = name, .log = print};
     options.join_timeout = options.collective_timeout = duration(seconds);
+    options.has_calling_threads = true;
     const auto env = from_process_environment();
-    created = new Group{
-        count == 0 ? ProcessGroup::create(env, options)
-                   : create_among(env, {ranks, ranks + count}, {nodes, nodes + count}, options),
-        {}};
+    auto group = count == 0
+                     ? ProcessGroup::create(env, options)
+                     : create_among(env, {ranks, ranks + count}, {nodes, nodes + count}, options);
+    created = new Group{.mutex = {}, .group = std::move(group)};
   });
   return created;
 }
 
-void ddprun_stop_group(Group* group) {
+void ddprun_close_group(Group* group) noexcept {
   succeeds([group] {
-    if (!group->last.is_done()) group->group.abort("the group was closed during a collective");
+    std::optional<ProcessGroup> ending;  // destroyed after the mutex is released
+    const std::lock_guard lock(group->mutex);
+    ending.swap(group->group);
   });
 }
 
-void ddprun_close_group(Group* group) {
+void ddprun_delete_group(Group* group) noexcept {
   delete group;
 }
 
-void ddprun_abort_group(Group* group, const char* reason) {
-  succeeds([&] { group->group.abort(reason); });
+void ddprun_abort_group(Group* group, const char* reason) noexcept {
+  succeeds([&] { open_group(*group).abort(reason); });
 }
 
-StartedWork* ddprun_start(Group* group, const Call* call) {
+StartedWork* ddprun_start(Group* group, const Call* call) noexcept {
   StartedWork* started = nullptr;
   succeeds([&] {
-    group->last = start(group->group, *call);
-    started = new StartedWork{group->last};
+    auto open = open_group(*group);
+    started = new StartedWork{start(open, *call)};
   });
   return started;
 }
 
-std::int32_t ddprun_wait(const StartedWork* work, double seconds) {
+std::int32_t ddprun_wait(const StartedWork* work, double seconds) noexcept {
   return succeeds([&] {
     if (seconds > 0) {
       work->work.wait(Deadline::after(duration(seconds)));
@@ -151,11 +155,11 @@ std::int32_t ddprun_wait(const StartedWork* work, double seconds) {
   });
 }
 
-std::int32_t ddprun_is_done(const StartedWork* work) {
+std::int32_t ddprun_is_done(const StartedWork* work) noexcept {
   return work->work.is_done();
 }
 
-void ddprun_delete_work(StartedWork* work) {
+void ddprun_delete_work(StartedWork* work) noexcept {
   delete work;
 }
 

@@ -1,8 +1,8 @@
 // Calls of the Python package ddprun, which loads this library with ctypes. They are not an
 // interface for other programs: the package and the library are always of one version.
 //
-// Functions that fail return null or 0 and set the error of the calling thread. One thread at a
-// time may call a group; any thread may use works.
+// Functions that fail return null or 0 and set the error of the calling thread. Calls of a group
+// must not overlap, except close and abort; any thread may use works.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,22 @@ namespace ddprun::python {
 struct Group;
 struct StartedWork;
 
-/// Arguments of a collective or a message; see the functions of ProcessGroup.
+/// Arguments of a collective; see the functions of ProcessGroup.
 struct Call {
-  std::int32_t collective = 0;     ///< a Collective
-  std::int32_t type = 0;           ///< a DataType
-  std::int32_t reduction = 0;      ///< a ReduceOp
-  std::int32_t root = 0;           ///< rank in the group
-  void* input = nullptr;           ///< the caller's until the work has ended
-  std::size_t input_elements = 0;  ///< elements of `input`
-  void* output = nullptr;          ///< the caller's until the work has ended
-  std::size_t output_elements = 0;
+  std::int32_t collective = 0;      ///< a Collective, without messages
+  std::int32_t type = 0;            ///< a DataType, that of both buffers
+  std::int32_t reduction = 0;       ///< a ReduceOp
+  std::int32_t root = 0;            ///< rank in the group; ignored by calls without a root
+  void* input = nullptr;            ///< the caller's until the work has ended
+  std::size_t input_elements = 0;   ///< elements of `input`
+  void* output = nullptr;           ///< the caller's until the work has ended
+  std::size_t output_elements = 0;  ///< elements of `output`
 };
 
 extern "C" {
 
 /// Returns the message of the last failure of this thread, valid until its next one.
-DDPRUN_EXPORT const char* ddprun_last_error();
-/// Returns the Errc of that failure.
-DDPRUN_EXPORT std::int32_t ddprun_last_code();
+DDPRUN_EXPORT const char* ddprun_last_error() noexcept;
 
 /// Creates a group of `count` workers of the run, ascending `ranks` that include this one. `nodes`
 /// are their nodes (GROUP_RANK). If `count` is 0, the group has all workers. All of them must call
@@ -41,31 +39,33 @@ DDPRUN_EXPORT std::int32_t ddprun_last_code();
 DDPRUN_EXPORT ddprun::python::Group* ddprun_create_group(const char* name,
                                                          const std::int32_t* ranks,
                                                          const std::int32_t* nodes,
-                                                         std::int32_t count, double seconds);
+                                                         std::int32_t count,
+                                                         double seconds) noexcept;
 
-/// Aborts the group if a work has not ended.
-DDPRUN_EXPORT void ddprun_stop_group(ddprun::python::Group* group);
+/// Ends the group. Blocks until its works have ended, which keep their state. Later calls fail.
+DDPRUN_EXPORT void ddprun_close_group(ddprun::python::Group* group) noexcept;
 
-/// Ends the group, and deletes it. Blocks until its works have ended. Works keep their state. Does
-/// nothing in a process forked from the one that has created it.
-DDPRUN_EXPORT void ddprun_close_group(ddprun::python::Group* group);
+/// Deletes a closed group.
+DDPRUN_EXPORT void ddprun_delete_group(ddprun::python::Group* group) noexcept;
 
-/// Fails pending and later collectives of the group on all ranks.
-DDPRUN_EXPORT void ddprun_abort_group(ddprun::python::Group* group, const char* reason);
+/// Fails pending and later collectives of the group on all ranks. Does nothing after its end.
+DDPRUN_EXPORT void ddprun_abort_group(ddprun::python::Group* group, const char* reason) noexcept;
 
-/// Starts a collective. The caller owns the result.
+/// Starts a collective. Fails if the arguments are invalid on this rank. The caller owns the
+/// result.
 DDPRUN_EXPORT ddprun::python::StartedWork* ddprun_start(ddprun::python::Group* group,
-                                                        const ddprun::python::Call* call);
+                                                        const ddprun::python::Call* call) noexcept;
 
 /// Blocks until the work has ended, at most for `seconds`; 0: no limit. Returns 1 if it has
 /// succeeded.
-DDPRUN_EXPORT std::int32_t ddprun_wait(const ddprun::python::StartedWork* work, double seconds);
+DDPRUN_EXPORT std::int32_t ddprun_wait(const ddprun::python::StartedWork* work,
+                                       double seconds) noexcept;
 
 /// Returns 1 if the work has ended.
-DDPRUN_EXPORT std::int32_t ddprun_is_done(const ddprun::python::StartedWork* work);
+DDPRUN_EXPORT std::int32_t ddprun_is_done(const ddprun::python::StartedWork* work) noexcept;
 
 /// Deletes the handle, not the work.
-DDPRUN_EXPORT void ddprun_delete_work(ddprun::python::StartedWork* work);
+DDPRUN_EXPORT void ddprun_delete_work(ddprun::python::StartedWork* work) noexcept;
 }
 
 }  // namespace ddprun::python

@@ -34,6 +34,9 @@ struct GroupOptions {
   Deadline::Duration waiting_notice = std::chrono::seconds(5);
   /// Time limit of a collective from its start on this rank. The default is PyTorch's for Gloo.
   Deadline::Duration collective_timeout = std::chrono::minutes(30);
+  /// True: other threads may call the group while one waits for its own calls. The program must
+  /// prevent concurrent calls, and order the calls in the same way on all ranks.
+  bool has_calling_threads = false;
   /// Memory of this rank for allocate() and pending sends, in bytes; 0: an even share of half of
   /// the machine's memory, or less if address space or file size is limited. Pages are allocated on
   /// first use.
