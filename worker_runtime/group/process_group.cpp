@@ -155,6 +155,7 @@ const std::string& ProcessGroup::name() const {
 
 std::vector<int> ProcessGroup::workers() const {
   std::vector<int> workers;
+  workers.reserve(static_cast<std::size_t>(size()));
   for (int rank = 0; rank < size(); ++rank) workers.push_back(impl().place().names().number(rank));
   return workers;
 }
