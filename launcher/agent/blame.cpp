@@ -11,7 +11,7 @@ namespace {
 
 // Parts of messages. Gloo's connection errors begin with the source location.
 constexpr std::string_view kPeerFailurePatterns[] = {
-    "PeerFailed",       // of this runtime, in a program without an error file
+    "PeerFailed",       // of this runtime without an error file, and of its backend for PyTorch
     "gloo/transport/",  // "[.../gloo/transport/tcp/pair.cc:598] Connection closed by peer"
     "Gloo connectFullMesh failed",    // a peer ended before all were connected
     "ncclRemoteError",                // "... or a remote process exiting prematurely"

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, ProcessGroupGloo, ReduceOp, Work
 
-__all__: List[str] = []
+__all__ = ["PeerFailed"]
 
 # Enumerators of the library: Collective, DataType, ReduceOp.
 _ALL_REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER, _REDUCE, _GATHER, _SCATTER = range(7)
@@ -48,7 +48,14 @@ _REDUCTIONS = {
 _NEEDS_REFERENCES = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 8)
 _REFERENCES_MAX = 4096
 
+# Time limit for callbacks of futures at the interpreter's exit.
+_EXIT_SECONDS = 5
+
 _Error = getattr(dist, "DistBackendError", RuntimeError)
+
+
+class PeerFailed(_Error):
+    """A collective that cannot complete because another rank has failed."""
 
 
 class _Call(ctypes.Structure):
@@ -72,6 +79,7 @@ def _load_library() -> ctypes.CDLL:
     ints = ctypes.POINTER(ctypes.c_int32)
     for name, result, arguments in (
         ("last_error", text, []),
+        ("has_peer_failed", ctypes.c_int32, []),
         ("create_group", handle, [text, ints, ints, ctypes.c_int32, ctypes.c_double]),
         ("close_group", None, [handle]),
         ("delete_group", None, [handle]),
@@ -107,7 +115,8 @@ class _Started:
 
     def wait(self, timeout: timedelta) -> None:
         if not _library.ddprun_wait(self.handle, timeout.total_seconds()):
-            raise _Error(_last_error())
+            failed = PeerFailed if _library.ddprun_has_peer_failed() else _Error
+            raise failed(_last_error())
         self.tensors = []
 
 
@@ -207,11 +216,14 @@ class _Futures:
             self._waiting.put(None)
         if thread is None or thread is threading.current_thread():
             return
-        # The works of an exiting interpreter may never end. Its thread is then left in the library;
-        # in PyTorch's code, it would abort the process.
-        current = self._current
-        if not _is_exiting or current is None or current.has_ended():
+        if not _is_exiting:
             thread.join()
+            return
+        # A work may never end. Its thread is then left in the library; in PyTorch's code, it would
+        # abort the process.
+        current = self._current
+        if current is None or current.has_ended():
+            thread.join(_EXIT_SECONDS)
 
     def _run(self) -> None:
         for work, future in iter(self._waiting.get, None):
@@ -240,7 +252,6 @@ class _Group:
         self._lock = threading.RLock()
         self._pending: Deque[_Started] = deque()
         self._process = os.getpid()
-
         _groups.add(self)
 
     def __del__(self) -> None:
@@ -252,7 +263,8 @@ class _Group:
         """Wait for pending works, or fail them on all ranks if an exception is being handled."""
         if _is_exiting or os.getpid() != self._process:
             return
-        if sys.exc_info()[0] is not None and any(not each.is_done() for each in self._pending):
+        pending = [each for each in list(self._pending) if not each.is_done()]
+        if pending and sys.exc_info()[0] is not None:
             self.abort("the group was destroyed after an exception")
         _library.ddprun_close_group(self._handle)
         self.futures.end()
@@ -520,7 +532,7 @@ class _ProcessGroup(ProcessGroup):
         works = [self.allreduce([tensor], opts) for tensor in tensors]
         return self._together(works, tensors)
 
-    # Names since PyTorch 2.13
+    # Newer names
     all_gather_single = _allgather_base
     reduce_scatter_single = _reduce_scatter_base
     all_gather_single_coalesced = allgather_into_tensor_coalesced

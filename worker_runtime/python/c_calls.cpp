@@ -29,9 +29,14 @@ struct StartedWork {
 
 namespace {
 
-std::string& last_error() {
-  thread_local std::string text;
-  return text;
+struct Failure {
+  std::string message;
+  bool is_of_peer = false;
+};
+
+Failure& last_failure() {
+  thread_local Failure failure;
+  return failure;
 }
 
 /// Calls `function`, whose exceptions must not reach Python. Returns false if it has thrown one.
@@ -41,9 +46,9 @@ bool succeeds(Function function) {
     function();
     return true;
   } catch (const std::exception& error) {
-    last_error() = error.what();
+    last_failure() = {error.what(), dynamic_cast<const PeerFailed*>(&error) != nullptr};
   } catch (...) {
-    last_error() = "unknown error";
+    last_failure() = {"unknown error"};
   }
   return false;
 }
@@ -101,7 +106,11 @@ Work start(ProcessGroup& group, const Call& call) {
 }  // namespace
 
 const char* ddprun_last_error() noexcept {
-  return last_error().c_str();
+  return last_failure().message.c_str();
+}
+
+std::int32_t ddprun_has_peer_failed() noexcept {
+  return last_failure().is_of_peer;
 }
 
 Group* ddprun_create_group(const char* name, const std::int32_t* ranks, const std::int32_t* nodes,

@@ -31,6 +31,8 @@ extern "C" {
 
 /// Returns the message of the last failure of this thread, valid until its next one.
 DDPRUN_EXPORT const char* ddprun_last_error() noexcept;
+/// Returns 1 if that was the failure of another rank.
+DDPRUN_EXPORT std::int32_t ddprun_has_peer_failed() noexcept;
 
 /// Creates a group of `count` workers of the run, ascending `ranks` that include this one. `nodes`
 /// are their nodes (GROUP_RANK). If `count` is 0, the group has all workers. All of them must call
