@@ -159,7 +159,10 @@ TEST_SUITE("hangs") {
     host.signal(SIGTERM);
     CHECK(host.wait() == 143);
     CAPTURE(host.output());
-    CHECK(contains(host.output(), "the workers on node "));
+    // Whether a node reaches the limit before it knows that the others wait as well depends on the
+    // times of their messages.
+    CHECK((contains(host.output(), "the workers on node ") ||
+           contains(host.output(), "waits in a collective, like all ranks; rank ")));
     // Only one of the two nodes may have sent data.
     const auto lost = [&network](int rank, int number) {
       return "rank " + std::to_string(rank) + " has had no acknowledgement from " +
