@@ -1,11 +1,14 @@
 #include "launcher/plan/host_facts.hpp"
 
+#include "rendezvous/base/held_path.hpp"
 #include "rendezvous/base/random_bytes.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include <ddprun/error.hpp>
 
 #include <limits.h>
 #include <sched.h>
 
+#include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -38,6 +41,15 @@ FileKind file_kind(const fs::path& path) {
   if (::stat(path.c_str(), &status) != 0) return FileKind::missing;
   if (S_ISDIR(status.st_mode)) return FileKind::folder;
   return ::access(path.c_str(), X_OK) == 0 ? FileKind::executable : FileKind::not_executable;
+}
+
+std::string read_program(const fs::path& path) {
+  constexpr std::size_t kProgramBytesMax = std::size_t{1} << 20;
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  struct stat status;
+  // Another kind of file could be read only once.
+  const bool is_regular = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
+  return is_regular ? read_at_most(file.get(), kProgramBytesMax) : "";
 }
 
 std::uint64_t open_files_max() {
@@ -105,6 +117,7 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   facts.read_cpus = [cpus = facts.cpus] { return ddprun::read_cpus("/", cpus); };
   facts.read_gpus = [] { return ddprun::read_gpus("/"); };
   facts.find_pytorch = find_pytorch;
+  facts.read_program = read_program;
   return facts;
 }
 

@@ -42,6 +42,8 @@ struct HostFacts {
   std::function<std::optional<InstalledPytorch>(const std::filesystem::path& interpreter,
                                                 const EnvironmentLookup&)>
       find_pytorch;  ///< see installed_pytorch.hpp
+  /// Reads the first MiB of a regular file; empty if it cannot be read.
+  std::function<std::string(const std::filesystem::path&)> read_program;
 };
 
 /// Returns the facts of this process. Unreadable facts are empty. Throws if there is no working

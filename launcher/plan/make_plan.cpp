@@ -4,6 +4,7 @@
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/plan/macros.hpp"
 #include "launcher/plan/many_nodes.hpp"
+#include "launcher/plan/program_text.hpp"
 #include "launcher/plan/resolve_program.hpp"
 #include "launcher/plan/shared_gpus.hpp"
 #include "launcher/plan/single_node.hpp"
@@ -124,9 +125,14 @@ class Planner {
     plan_.store_port = store.port;
     plan_.worker_store_port = store.worker_port;
     if (store.worker_port) {
-      const auto reason =
-          lacks_libuv() ? "PyTorch " + pytorch_->version + " was built without libuv: " : "";
-      plan_.notes.push_back(reason + "the worker with rank 0 hosts the store at MASTER_PORT");
+      std::string note = "the worker with rank 0 hosts the store at MASTER_PORT";
+      if (lacks_libuv()) {
+        note = "PyTorch " + pytorch_->version + " was built without libuv: " + note;
+      } else if (program_sets_port_ && !options_.agent_store) {
+        note = options_.program + " sets MASTER_PORT: " + note +
+               "; with --agent_store=on, ddprun does";
+      }
+      plan_.notes.push_back(note);
     }
     if (store.port != 0 && store.worker_port == store.port) {
       problem(
@@ -135,12 +141,12 @@ class Planner {
     }
   }
 
-  /// The option overrides torchrun's variable; without both, the capability of PyTorch decides.
+  /// The option overrides torchrun's variable; without both, PyTorch and the program decide.
   bool uses_agent_store() const {
     if (options_.agent_store) return *options_.agent_store;
     const auto is_switched_off = facts_.environment("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
     if (is_switched_off) return *is_switched_off != "1";
-    return plan_.nodes || !lacks_libuv();
+    return plan_.nodes || !(lacks_libuv() || program_sets_port_);
   }
 
   bool lacks_libuv() const { return pytorch_ && pytorch_->lacks_libuv; }
@@ -266,6 +272,10 @@ class Planner {
     if (!is_python(command_)) return;
     const auto python = facts_.working_directory / command_[0];
     pytorch_ = facts_.find_pytorch(python, facts_.environment);
+    if (!options_.module) {
+      const auto program = facts_.working_directory / options_.program;
+      program_sets_port_ = sets_master_port(facts_.read_program(program));
+    }
     // pip installs it there, and an environment need not be activated.
     if (plan_.stacks.py_spy.empty()) {
       plan_.stacks.py_spy = find_tool("py-spy", facts_, python.parent_path());
@@ -412,6 +422,7 @@ class Planner {
   int workers_ = 0;
   std::vector<std::string> command_;
   std::optional<InstalledPytorch> pytorch_;  ///< that the interpreter would import
+  bool program_sets_port_ = false;           ///< see sets_master_port()
   CpuPlan cpus_;
   LaunchPlan plan_;
 };

@@ -30,6 +30,7 @@ inline HostFacts host(Files files = {}, Variables variables = {}) {
   facts.read_cpus = [] { return std::vector<CpuFacts>{}; };
   facts.read_gpus = [] { return std::vector<GpuFacts>{}; };
   facts.find_pytorch = [](const auto&, const auto&) { return std::nullopt; };
+  facts.read_program = [](const auto&) { return std::string(); };
   return facts;
 }
 

@@ -1,4 +1,5 @@
 // Environment of workers in a plan, and tools that it finds.
+#include "launcher/plan/program_text.hpp"
 #include "tests/support/plans.hpp"
 
 #include <doctest/doctest.h>
@@ -44,6 +45,51 @@ TEST_SUITE("worker environment of a plan") {
     const std::string name = "PYTHONFAULTHANDLER";
     CHECK(variable(plan_of({"train.py"}).workers[0], name) == "1");
     CHECK_FALSE(variable(plan_of({"train.py"}, usual({{name, ""}})).workers[0], name));
+  }
+
+  TEST_CASE("plan environment: rank 0 hosts the store of a program that sets MASTER_PORT") {
+    auto facts = usual();
+    facts.read_program = [](const std::filesystem::path& path) {
+      CHECK(path == "/home/me/train.py");
+      return std::string("import os\nos.environ['MASTER_PORT'] = '12355'\n");
+    };
+    const auto plan = plan_of({"train.py"}, facts);
+    CHECK(plan.worker_store_port == 0);
+    CHECK(plan.notes ==
+          Strings{"train.py sets MASTER_PORT: the worker with rank 0 hosts the store at "
+                  "MASTER_PORT; with --agent_store=on, ddprun does"});
+    CHECK_FALSE(plan_of({"--agent_store=on", "train.py"}, facts).worker_store_port);
+    CHECK_FALSE(
+        plan_of({"--nnodes=2", "--security=open", "--rdzv_endpoint=first:29400", "train.py"}, facts)
+            .worker_store_port);
+    CHECK_FALSE(plan_of({"-m", "train"}, facts).worker_store_port);
+  }
+
+  TEST_CASE("plan environment: only an assignment to MASTER_PORT of the environment counts") {
+    for (const char* program : {
+             "os.environ['MASTER_PORT'] = '12355'",
+             "def setup():\n    environ [\"MASTER_PORT\"]=str(port)\n",
+             "if os.environ['MASTER_PORT'] == '1':\n\tos.environ['MASTER_PORT'] = '2'",
+         }) {
+      CAPTURE(program);
+      CHECK(sets_master_port(program));
+    }
+    for (const char* program : {
+             "",
+             "MASTER_PORT",
+             "MASTER_PORT'] = 1",
+             "port = os.environ['MASTER_PORT']",
+             "if os.environ['MASTER_PORT'] == '12355': pass",
+             "# os.environ['MASTER_PORT'] = '12355'",
+             "os.environ.setdefault('MASTER_PORT', '12355')",
+             "os.environ['MASTER_PORT_2'] = '12355'",
+             "if 'MASTER_PORT' not in os.environ:\n  os.environ['MASTER_PORT'] = '12355'",
+             "os.environ['MASTER_PORT",
+             "os.environ['MASTER_PORT']",
+         }) {
+      CAPTURE(program);
+      CHECK_FALSE(sets_master_port(program));
+    }
   }
 
   TEST_CASE("plan environment: PyTorch without libuv hosts the store in rank 0 unless overridden") {
