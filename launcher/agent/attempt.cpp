@@ -9,6 +9,7 @@
 #include "launcher/agent/worker_watch.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/limit_timer.hpp"
+#include "launcher/process/python_inspection.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
@@ -268,7 +269,7 @@ class Attempt::Impl {
         phase_ = Phase::aborted;
         report(*killed);
       } else if (const auto* captured = std::get_if<StacksCaptured>(&event)) {
-        hangs_->take(*captured);
+        take_captured(*captured);
       } else if (std::holds_alternative<GroupsChanged>(event)) {
         check_early_exit();
       }
@@ -421,14 +422,26 @@ class Attempt::Impl {
                    ranks_phrase(hung_ranks_) + (hung_ranks_.size() == 1 ? " hangs" : " hang"));
   }
 
-  void record_flights() {
-    recorded_ = group_->flights();
+  void record_flights() { keep(group_->flights()); }
+
+  void keep(std::vector<RankFlights> flights) {
+    recorded_ = std::move(flights);
     recorded_at_ = std::chrono::system_clock::now();
+  }
+
+  /// PyTorch's flight recorders are read with the stacks, if the worker runtime has recorded none.
+  void take_captured(const StacksCaptured& captured) {
+    if (!captured.flights.empty() && group_->flights().empty()) {
+      keep(captured.flights);
+      report_stalled(recorded_, Seconds(0));
+    }
+    hangs_->take(captured);
   }
 
   /// Writes the last recorded flights to the log folder, after all processes have ended.
   void keep_flights() {
     if (!context_.folder.is_kept()) return;
+    for (const auto& folder : facts_.worker_folders) remove_inspection(folder);
     for (const auto& flights : recorded_) {
       const auto index = static_cast<std::size_t>(flights.rank - facts_.placement.first_rank);
       const auto file = facts_.worker_folders[index] / kFlightsFile;

@@ -67,6 +67,7 @@ struct PreloadPlan {
   std::vector<std::string> modules;   ///< empty: those that the program imports
   std::size_t interpreter_words = 1;  ///< of a worker's arguments: the interpreter and its options
   bool is_module = false;             ///< the program is a module: "-m" precedes it
+  bool inspects_workers = true;       ///< workers have the thread of preload_inspection.py
 
   bool operator==(const PreloadPlan&) const = default;
 };

@@ -290,7 +290,8 @@ class Planner {
     const bool is_module = options_.module && !options_.run_path;
     plan_.preload = {.modules = options_.preload,
                      .interpreter_words = command_.size() - (is_module ? 2 : 1),
-                     .is_module = is_module};
+                     .is_module = is_module,
+                     .inspects_workers = options_.stacks != StacksWhen::never};
     if (options_.preload.front() == "auto") plan_.preload->modules.clear();
   }
 

@@ -102,6 +102,11 @@ asio::awaitable<void> GroupStacks::take_all(GroupStacks* self,
   }
   if (std::exchange(self->drops_running_, false)) co_return;
   captured.stacks = grouped_stacks(std::move(captured.stacks));
+  for (const auto& worker : self->workers_) {
+    auto flights = std::exchange(worker->python_flights, {});
+    if (!flights.groups.empty())
+      captured.flights.push_back({worker->spec.rank, std::move(flights)});
+  }
   self->hooks_.on_captured(std::move(captured));
 }
 

@@ -303,7 +303,8 @@ asio::awaitable<std::variant<ForkedProcess, StartFailure>> PreloadedPython::fork
   if (!is_forking_) is_forking_ = send({"fork"});
   send({"worker", std::to_string(request.kept_descriptor), std::to_string(request.memory_node),
         std::to_string(SYS_set_mempolicy), joined(request.cpus),
-        std::to_string(request.arguments.size() - first_argument)},
+        std::to_string(request.arguments.size() - first_argument),
+        plan_.inspects_workers ? "inspected" : ""},
        descriptors);
   status_writer = UniqueFd();
   auto receiving = receive(kForkLimit);

@@ -2,9 +2,11 @@
 
 #include "launcher/process/kernel_wait.hpp"
 #include "launcher/process/proc_scan.hpp"
+#include "launcher/process/python_inspection.hpp"
 #include "launcher/process/runtime_stacks.hpp"
 #include "launcher/stacks/gdb_arguments.hpp"
 #include "launcher/stacks/native_stack.hpp"
+#include "launcher/stacks/python_answer.hpp"
 #include "launcher/stacks/symbol_reader.hpp"
 #include "launcher/stacks/tool_output.hpp"
 #include "rendezvous/base/text.hpp"
@@ -33,6 +35,9 @@ using namespace std::chrono_literals;
 
 // The threads of a worker respond within milliseconds, or never if they block the signal.
 constexpr auto kRuntimeLimit = 1s;
+// A thread of Python answers within milliseconds, or never if another one keeps the interpreter
+// locked.
+constexpr auto kThreadLimit = 1s;
 // Time for Python to print the frames of all threads and to end.
 constexpr auto kAbortLimit = 1s;
 
@@ -161,6 +166,8 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
       .rank = worker->spec.rank, .pid = worker->process.pid(), .reason = std::move(moment.reason)};
   const TraceTarget target = trace_target_of(worker);
   auto facts = facts_of(target.pid, has_runtime, moment);
+  facts.has_thread = worker->is_fork_of_python && target.pid == worker->process.pid() &&
+                     has_inspection(worker->spec.error_file.parent_path());
   facts.is_quick = is_quick;
   std::string text;
   bool has_enough = false;
@@ -203,6 +210,8 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, TraceTa
   switch (means) {
     case StackMeans::runtime:
       return request_from_runtime(std::move(target), tool_deadline);
+    case StackMeans::python_thread:
+      return request_from_thread(std::move(target), sooner(deadline, kThreadLimit));
     case StackMeans::py_spy:
       return run_py_spy(std::move(target), tool_deadline);
     case StackMeans::python_by_gdb:
@@ -218,6 +227,17 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, TraceTa
   return [](pid_t process) -> asio::awaitable<Found> {
     co_return Found{.text = thread_states(process), .problem = ""};
   }(pid);
+}
+
+asio::awaitable<StackTaker::Found> StackTaker::request_from_thread(TraceTarget target,
+                                                                   Deadline deadline) {
+  auto asking = request_python_answer(executor_, target.pid,
+                                      target.worker->spec.error_file.parent_path(), deadline);
+  const auto text = co_await std::move(asking);
+  auto answer = parse_python_answer(text);
+  if (!answer) co_return Found{.text = "", .problem = "no answer"};
+  target.worker->python_flights = std::move(answer->flights);
+  co_return Found{.text = std::move(answer->stacks), .problem = ""};
 }
 
 asio::awaitable<StackTaker::Found> StackTaker::request_from_runtime(TraceTarget target,

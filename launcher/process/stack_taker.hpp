@@ -73,6 +73,7 @@ class StackTaker {
 
   StackFacts facts_of(pid_t pid, bool has_runtime, const StackMoment& moment) const;
   boost::asio::awaitable<Found> find_by(StackMeans means, TraceTarget target, Deadline deadline);
+  boost::asio::awaitable<Found> request_from_thread(TraceTarget target, Deadline deadline);
   boost::asio::awaitable<Found> request_from_runtime(TraceTarget target, Deadline deadline);
   boost::asio::awaitable<Found> name_functions(SymbolRequest request, TraceTarget target,
                                                Deadline deadline);

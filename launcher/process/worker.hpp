@@ -5,6 +5,7 @@
 #include "launcher/process/error_file.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "launcher/process/worker_process.hpp"
+#include "rendezvous/control/flights.hpp"
 
 #include <chrono>
 #include <memory>
@@ -30,6 +31,8 @@ struct Worker {
   bool was_stopped = false;  ///< asked to stop before its death was detected
   /// Invalid value in its slot of the control page, for which it was killed.
   std::optional<std::string> damage{};
+  /// Flight records in the last answer of StackMeans::python_thread.
+  control::WorkerFlights python_flights{};
   /// What it did when it was found to hang. It is killed instead of asked to stop.
   std::optional<std::string> hang{};
 

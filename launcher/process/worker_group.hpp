@@ -52,7 +52,9 @@ struct AllExited {};      ///< all workers have ended and been reaped
 /// The end of a capture of stacks.
 struct StacksCaptured {
   std::vector<StacksTaken> stacks;  ///< grouped
-  bool is_hang = false;             ///< see StackScope
+  /// Of PyTorch's flight recorders, as far as the workers have a thread that reads them.
+  std::vector<RankFlights> flights{};
+  bool is_hang = false;  ///< see StackScope
 };
 using WorkerEvent = std::variant<WorkerDying, WorkerExited, WorkersKilled, StacksCaptured,
                                  GroupsChanged, AllExited>;

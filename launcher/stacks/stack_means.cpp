@@ -6,6 +6,8 @@ std::string to_string(StackMeans means) {
   switch (means) {
     case StackMeans::runtime:
       return "the worker runtime";
+    case StackMeans::python_thread:
+      return "a thread of the worker";
     case StackMeans::py_spy:
       return "py-spy";
     case StackMeans::python_by_gdb:
@@ -23,6 +25,7 @@ std::string to_string(StackMeans means) {
 std::vector<StackMeans> stack_means_for(const StackFacts& facts) {
   std::vector<StackMeans> means;
   if (facts.has_runtime) means.push_back(StackMeans::runtime);
+  if (facts.is_python && facts.has_thread) means.push_back(StackMeans::python_thread);
   if (facts.is_python && facts.has_py_spy) means.push_back(StackMeans::py_spy);
   if (facts.is_quick) return means;
   if (facts.is_python && facts.has_gdb) means.push_back(StackMeans::python_by_gdb);
@@ -42,8 +45,8 @@ bool needs_stop(StackMeans means) {
 }
 
 bool is_enough(StackMeans means, const StackFacts& facts) {
-  return !facts.is_python || means == StackMeans::py_spy || means == StackMeans::python_by_gdb ||
-         means == StackMeans::faulthandler;
+  return !facts.is_python || means == StackMeans::python_thread || means == StackMeans::py_spy ||
+         means == StackMeans::python_by_gdb || means == StackMeans::faulthandler;
 }
 
 }  // namespace ddprun

@@ -9,6 +9,7 @@ namespace ddprun {
 
 enum class StackMeans {
   runtime,        ///< the worker runtime in the process, for each thread
+  python_thread,  ///< a thread of a preloaded worker: Python's frames
   py_spy,         ///< py-spy dump: Python's frames, from outside
   python_by_gdb,  ///< Python's frames, printed by a Python function that gdb calls
   gdb,            ///< native frames of any process, from outside
@@ -22,6 +23,7 @@ std::string to_string(StackMeans means);
 struct StackFacts {
   bool is_python = false;
   bool has_runtime = false;    ///< links the worker runtime and has initialised it
+  bool has_thread = false;     ///< has the thread of StackMeans::python_thread
   bool catches_abort = false;  ///< has a handler for SIGABRT, as Python's faulthandler does
   bool may_end = false;        ///< is about to be stopped anyway, without cleanup
   bool has_py_spy = false;

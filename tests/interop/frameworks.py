@@ -67,6 +67,14 @@ class FrameworksTest(RunTest):
         code, own, messages = self.ours("sharded_job.py", BACKEND="ddprun")
         self.assertEqual((code, own), (0, expected), messages)
 
+    def test_a_hang_of_preloaded_workers_names_the_collective_of_pytorch(self):
+        run = self.run_ddprun(WORKERS, "--preload=torch", "--hang_timeout=3", "--on_hang=stop",
+                              FOLDER.parent / "hangs.py")
+        self.assertEqual(run.code, 1, run.stderr)
+        self.assertRegex(run.stderr, "rank 1 has not entered collective 1 of group \"default_pg\", "
+                         r"all_reduce\(1 x float32\) of 4 bytes; rank 0 waits in it, for up to")
+        self.assertIn("taken by a thread of the worker", run.stderr)
+
 
 def skip_without_packages():
     names = ", ".join(repr(name) for name in PACKAGES)

@@ -1,7 +1,8 @@
 """A job that hangs: rank 0 waits in a collective for rank 1, which does not join it.
 
-"deaf" as an argument: SIGTERM does not end it.
+"deaf" as an argument: SIGTERM does not end it. "locked": rank 1 keeps its interpreter locked.
 """
+import ctypes
 import signal
 import sys
 import threading
@@ -15,6 +16,8 @@ def wait_in_vain():
 
 
 def never_come():
+    if "locked" in sys.argv:
+        ctypes.PyDLL(None).pause()
     threading.Event().wait()
 
 

@@ -1,4 +1,7 @@
-"""Stacks of PyTorch workers that hang in a collective."""
+"""Stacks of PyTorch workers that hang in a collective.
+
+The interpreter's environment may have py-spy, which ddprun then prefers to gdb and faulthandler.
+"""
 import os
 import pathlib
 import shutil
@@ -9,6 +12,7 @@ import time
 import harness
 
 HANGS = pathlib.Path(__file__).parent / "hangs.py"
+FUNCTIONS = {0: "wait_in_vain", 1: "never_come"}  # in which the ranks wait
 WITHOUT_TOOLS = {"PATH": "/nonexistent"}
 
 
@@ -37,11 +41,11 @@ class Stacks(harness.RunTest):
     def read(self, run, rank, file):
         return "".join(path.read_text() for path in run.folder.glob(f"logs/*/*/{rank}/{file}"))
 
-    def assert_python_lines(self, run, reason):
-        for rank, function in ((0, "wait_in_vain"), (1, "never_come")):
-            stacks = self.read(run, rank, "stacks.txt")
-            self.assertRegex(
-                stacks, rf'{reason}(\n(?!==== rank).*)*hangs.py", line \d+ in {function}\n')
+    def assert_python_lines(self, run, reason, functions=FUNCTIONS):
+        for rank, function in functions.items():
+            line = rf'hangs.py", line \d+ in {function}|    {function} \(\S*hangs.py:\d+\)'
+            self.assertRegex(self.read(run, rank, "stacks.txt"),
+                             rf"{reason}(\n(?!==== rank).*)*({line})\n")
 
     def test_stacks_are_captured_on_request_and_before_the_stop_signal(self):
         if not shutil.which("gdb"):
@@ -60,7 +64,7 @@ class Stacks(harness.RunTest):
             self.skipTest("gdb cannot call functions on this processor")
         self.assert_python_lines(run, "asked for by SIGRTMIN")
         self.assert_python_lines(run, "before they are asked to stop")
-        self.assertIn("by Python under gdb", run.stderr)
+        self.assertRegex(run.stderr, "by (Python under gdb|py-spy)")
 
     def test_stacks_are_captured_before_workers_are_killed(self):
         run = self.start_hanging("--shutdown_timeout=0.5", HANGS, "deaf",
@@ -69,7 +73,46 @@ class Stacks(harness.RunTest):
         self.finish(run)
         self.assertEqual(run.code, 128 + signal.SIGTERM, run.stderr)
         self.assert_python_lines(run, "still running 0.5 s after the request to stop")
-        self.assertIn("by faulthandler", run.stderr)
+        self.assertRegex(run.stderr, "by (faulthandler|py-spy)")
+
+    def assert_own_lines(self, run, rank):
+        heading = r'\nThread \d+ \(idle\): "MainThread"\n'
+        self.assertRegex(self.read(run, rank, "stacks.txt"),
+                         rf"{heading}( .*\n)*    {FUNCTIONS[rank]} \(.*hangs.py:\d+\)\n")
+
+    def test_a_preloaded_worker_shows_its_python_lines_without_tools_and_continues(self):
+        run = self.start_hanging("--preload=torch", "--stacks=stop", HANGS,
+                                 environment=WITHOUT_TOOLS)
+        for count in (1, 2):
+            os.kill(run.process.pid, signal.SIGRTMIN)
+            self.assertTrue(harness.wait_until(lambda: all(
+                self.read(run, rank, "stacks.txt").count("by SIGRTMIN") == count
+                for rank in (0, 1))))
+        for rank in FUNCTIONS:
+            self.assert_own_lines(run, rank)
+        run.process.terminate()
+        self.finish(run)
+        self.assertEqual(run.code, 128 + signal.SIGTERM, run.stderr)
+        self.assertIn("taken by a thread of the worker", run.stderr)
+        self.assertNotIn("faulthandler", run.stderr)
+        self.assertEqual([*run.folder.glob("logs/*/*/?/python")], [])
+
+    def test_a_preloaded_worker_that_keeps_its_interpreter_locked_is_inspected_otherwise(self):
+        run = self.start_hanging("--preload=torch", "--shutdown_timeout=0.5", HANGS, "deaf",
+                                 "locked", environment=WITHOUT_TOOLS)
+        run.process.terminate()
+        self.finish(run)
+        self.assertEqual(run.code, 128 + signal.SIGTERM, run.stderr)
+        self.assertIn("a thread of the worker: no answer", run.stderr)
+        self.assert_python_lines(run, "still running 0.5 s after the request to stop",
+                                 {1: "never_come"})
+        self.assert_own_lines(run, 0)
+
+    def test_workers_have_no_further_thread_if_no_stacks_are_taken(self):
+        run = self.start_hanging("--preload=torch", "--stacks=never", HANGS)
+        self.assertEqual([*run.folder.glob("logs/*/*/?/python")], [])
+        run.process.terminate()
+        self.finish(run)
 
 
 if __name__ == "__main__":

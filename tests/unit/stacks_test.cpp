@@ -1,11 +1,13 @@
 // The choice of a capture method, and the parsing of its output.
 #include "launcher/stacks/gdb_arguments.hpp"
 #include "launcher/stacks/native_stack.hpp"
+#include "launcher/stacks/python_answer.hpp"
 #include "launcher/stacks/readable_names.hpp"
 #include "launcher/stacks/stack_means.hpp"
 #include "launcher/stacks/symbol_names.hpp"
 #include "launcher/stacks/symbol_reader.hpp"
 #include "launcher/stacks/tool_output.hpp"
+#include "rendezvous/control/flight_recorder.hpp"
 
 #include <doctest/doctest.h>
 #include <elf.h>
@@ -94,6 +96,12 @@ TEST_SUITE("stacks") {
           .has_gdb = true,
           .is_quick = true},
          {runtime, py_spy}},
+        {"the thread of a preloaded worker is as quick and needs no permission",
+         {.is_python = true, .has_thread = true, .has_py_spy = true, .is_quick = true},
+         {python_thread, py_spy}},
+        {"the thread of a worker that now runs another program is not asked",
+         {.has_thread = true},
+         {kernel}},
         {"no method is quick", {.is_python = true, .has_gdb = true, .is_quick = true}, {}},
         {"Python that is to be killed",
          {.is_python = true, .catches_abort = true, .may_end = true, .has_gdb = true},
@@ -118,6 +126,7 @@ TEST_SUITE("stacks") {
     CHECK(is_enough(gdb, {}));
     CHECK(is_enough(runtime, {}));
     CHECK_FALSE(is_enough(gdb, {.is_python = true}));
+    CHECK(is_enough(python_thread, {.is_python = true}));
     CHECK(is_enough(py_spy, {.is_python = true}));
     CHECK(is_enough(python_by_gdb, {.is_python = true}));
     CHECK(is_enough(faulthandler, {.is_python = true}));
@@ -143,6 +152,82 @@ TEST_SUITE("stacks") {
           "Stack (most recent call first):\n  <no Python frame>\n");
     CHECK(python_frames_in("$1 = -1\n(null)\n$2 = 0\n").empty());
     CHECK(python_frames_in("").empty());
+  }
+
+  TEST_CASE("stacks: the answer of a preloaded worker has stacks and calls of groups") {
+    const auto answer = parse_python_answer(
+        "group\t1\t2\t3\t0,4\tdefault_pg\n"
+        "flight\t1\t0\t1\t900\t700\t16\tall_reduce(4 x float32)\n"
+        "flight\t2\t0\t0\t500\t0\t0\tbarrier\n"
+        "group\t0\t1\t0\t\t1:mesh\n"
+        "stacks\nThread 7 (idle): \"MainThread\"\n    f (a.py:3)\nend\n");
+    REQUIRE(answer);
+    CHECK(answer->stacks == "Thread 7 (idle): \"MainThread\"\n    f (a.py:3)");
+    using std::chrono::nanoseconds;
+    const control::GroupFlightRecord world{
+        .name = "default_pg",
+        .rank = 1,
+        .size = 2,
+        .members = {0, 4},
+        .entered = 3,
+        .flights = {{.number = 1,
+                     .call = "all_reduce(4 x float32)",
+                     .bytes = 16,
+                     .state = control::FlightState::done,
+                     .entered_ago = nanoseconds(900),
+                     .ended_ago = nanoseconds(700)},
+                    {.number = 2, .call = "barrier", .entered_ago = nanoseconds(500)}}};
+    CHECK(answer->flights.groups ==
+          std::vector{world, control::GroupFlightRecord{.name = "1:mesh"}});
+  }
+
+  TEST_CASE("stacks: an incomplete answer of a preloaded worker is rejected") {
+    for (const char* text :
+         {"", "stacks\n", "stacks\nThread 7\n", "end\n", "stacks\nend", "group\t0\t1\t0\t\ta\n"}) {
+      CAPTURE(text);
+      CHECK_FALSE(parse_python_answer(text));
+    }
+    CHECK(parse_python_answer("stacks\nend\n"));
+  }
+
+  TEST_CASE("stacks: invalid groups and calls in the answer of a preloaded worker are ignored") {
+    const std::string call = "\t0\t1\t900\t700\t16\tbarrier\n";
+    const std::string valid = "group\t0\t2\t1\t0,1\tvalid\nflight\t0" + call;
+    for (const std::string& lines : std::vector<std::string>{
+             "flight\t0" + call,                           // of no group
+             "group\t2\t2\t0\t0,1\ta\nflight\t0" + call,   // not a member
+             "group\t-1\t2\t0\t0,1\ta\nflight\t0" + call,  // negative
+             "group\t0\t2\t0\t0,x\ta\nflight\t0" + call,   // not a number
+             "group\t0\t2\n" + ("flight\t0" + call),       // too few fields
+             "group\t0\t99999999999999999999\t0\t\ta\n",   // too large
+             "\n\t\nnonsense\n",
+         }) {
+      CAPTURE(lines);
+      const auto answer = parse_python_answer(lines + valid + "stacks\nend\n");
+      REQUIRE(answer);
+      REQUIRE(answer->flights.groups.size() == 1);
+      CHECK(answer->flights.groups[0].name == "valid");
+      CHECK(answer->flights.groups[0].flights.size() == 1);
+    }
+    const auto ended_before = parse_python_answer(
+        valid + "flight\t1\t0\t1\t700\t900\t16\tbarrier\nflight\t-1" + call + "stacks\nend\n");
+    REQUIRE(ended_before);
+    CHECK(ended_before->flights.groups[0].flights.size() == 1);
+  }
+
+  TEST_CASE("stacks: groups and calls in the answer of a preloaded worker are bounded") {
+    std::string text;
+    for (int group = 0; group < 20; ++group) {
+      text += "group\t0\t1\t1\t0\t" + std::string(1000, 'n') + "\n";
+      for (int i = 0; i < 300; ++i) text += "flight\t0\t0\t0\t9\t0\t0\tbarrier\n";
+    }
+    const auto answer = parse_python_answer(text + "stacks\nend\n");
+    REQUIRE(answer);
+    CHECK(answer->flights.groups.size() == control::kFlightGroupsMax);
+    for (const auto& group : answer->flights.groups) {
+      CHECK(group.name.size() == control::kGroupNameBytesMax);
+      CHECK(group.flights.size() == control::kFlightsMax);
+    }
   }
 
   TEST_CASE("stacks: Python's code is found in libpython or otherwise in the program") {
