@@ -172,13 +172,14 @@ void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Mill
 bool HangDetector::is_idle(const WorkerSample& worker, const History& history,
                            Milliseconds elapsed) const {
   const bool has_slept = worker.main_time && worker.main_time == history.main_time;
+  if (worker.pid != history.pid) return false;
   if (has_calls_) {
     if (worker.state != 'S' || !worker.run_time || !history.run_time) return false;
     const auto run = *worker.run_time - *history.run_time;
     return run == 0ns || (has_slept && run <= elapsed / kWorkingPartsWithCalls);
   }
   if (worker.state != 'S' && worker.state != 'D') return false;
-  if (!has_slept || worker.pid != history.pid) return false;
+  if (!has_slept) return false;
   if (!worker.run_time || !history.run_time) return true;
   return *worker.run_time - *history.run_time <= elapsed / kWorkingParts;
 }

@@ -69,6 +69,18 @@ TEST_SUITE("hang detector") {
     CHECK(found == "suspected 1:busy after 300 s");
   }
 
+  TEST_CASE("hang detector: a rank whose process is replaced each 20 s is not idle") {
+    Node node(kAuto);
+    node.step(30);
+    std::string found;
+    for (int i = 0; i < 50; ++i) {
+      found += node.pass(19s);
+      ++node.workers[1].pid;
+      found += node.pass(1s);
+    }
+    CHECK(found == "suspected 1:busy after 300 s");
+  }
+
   TEST_CASE("hang detector: a rank whose other threads only poll is idle") {
     struct Row {
       std::chrono::milliseconds run_in_a_second;
