@@ -70,6 +70,13 @@ std::shared_ptr<ProcessGroup::Impl> connect(const GroupPlace& place, const Backe
       place, entry.name, entry.create(place, options, deadline), options, std::move(log));
 }
 
+/// Returns the group once its ranks have entered it.
+ProcessGroup enter(std::shared_ptr<ProcessGroup::Impl> impl, Deadline deadline) {
+  impl->start(deadline);
+  impl->wait_entered();
+  return ProcessGroup(std::move(impl));
+}
+
 }  // namespace
 
 ProcessGroup ProcessGroup::create(const WorkerEnv& env, const GroupOptions& options) {
@@ -80,10 +87,7 @@ ProcessGroup ProcessGroup::create(const WorkerEnv& env, const GroupOptions& opti
   const auto [entry, note] = choose_backend(backend_entries(), env, options);
   // All ranks of the node would write the same.
   if (!note.empty() && env.local_rank == 0) write_log(options.log, LogLevel::info, note);
-  auto impl = connect(place_among_all(env), *entry, options, deadline);
-  impl->start(deadline);
-  impl->wait_entered();
-  return ProcessGroup(std::move(impl));
+  return enter(connect(place_among_all(env), *entry, options, deadline), deadline);
 }
 
 ProcessGroup create_among(const WorkerEnv& env, const std::vector<int>& workers,
@@ -95,11 +99,8 @@ ProcessGroup create_among(const WorkerEnv& env, const std::vector<int>& workers,
   for (std::size_t i = 0; i < workers.size(); ++i)
     node_of[static_cast<std::size_t>(workers[i])] = nodes[i];
   const auto& entry = *choose_backend(backend_entries(), env, options).entry;
-  auto impl =
-      connect(place_among(place_among_all(env), workers, node_of), entry, options, deadline);
-  impl->start(deadline);
-  impl->wait_entered();
-  return ProcessGroup(std::move(impl));
+  const auto place = place_among(place_among_all(env), workers, node_of);
+  return enter(connect(place, entry, options, deadline), deadline);
 }
 
 std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ranks,
@@ -127,9 +128,7 @@ std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& rank
   auto made = impl().regions() != nullptr
                   ? connect_in_process(place, impl().regions(), named)
                   : connect(place, find_backend(backend()), named, deadline);
-  made->start(deadline);
-  made->wait_entered();
-  return ProcessGroup(std::move(made));
+  return enter(std::move(made), deadline);
 }
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -29,6 +29,14 @@ struct StartedWork {
 
 namespace {
 
+// python/ddprun/torch.py has these values, too.
+static_assert(static_cast<int>(Collective::scatter) == 6 &&
+              static_cast<int>(Collective::barrier) == 10);
+static_assert(static_cast<int>(DataType::float32) == 0 && static_cast<int>(DataType::int32) == 4 &&
+              static_cast<int>(DataType::uint8) == 6);
+static_assert(static_cast<int>(ReduceOp::sum) == 0 && static_cast<int>(ReduceOp::product) == 2 &&
+              static_cast<int>(ReduceOp::max) == 4);
+
 struct Failure {
   std::string message;
   bool is_of_peer = false;
