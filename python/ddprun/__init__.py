@@ -1,12 +1,16 @@
-"""Calls from a worker to the ddprun that started it. Without ddprun they do nothing."""
+"""Calls from a worker to the ddprun that started it, which without ddprun do nothing, and functions
+that start ddprun."""
 
 import ctypes
 import mmap
 import os
 import struct
-from typing import Optional
+from typing import TYPE_CHECKING, Any, Optional
 
-__all__ = ["heartbeat"]
+if TYPE_CHECKING:
+    from .launching import LaunchError, launch, run
+
+__all__ = ["LaunchError", "heartbeat", "launch", "run"]
 
 # As in rendezvous/control/control_page.cpp and flight_log.hpp.
 _MAGIC = 0x6464_7072_756E_0004
@@ -33,6 +37,15 @@ def _find_counter() -> ctypes.c_uint64:
         return ctypes.c_uint64.from_buffer(own, place - begin)
     except (KeyError, ValueError, OverflowError, OSError, struct.error):
         return ctypes.c_uint64()
+
+
+def __getattr__(name: str) -> Any:
+    # Workers do not need the modules that this imports.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import launching
+
+    return getattr(launching, name)
 
 
 def heartbeat() -> None:
