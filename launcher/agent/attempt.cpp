@@ -424,6 +424,7 @@ class Attempt::Impl {
 
   void record_flights() { keep(group_->flights()); }
 
+  /// Sets what keep_flights() writes.
   void keep(std::vector<RankFlights> flights) {
     recorded_ = std::move(flights);
     recorded_at_ = std::chrono::system_clock::now();
@@ -498,7 +499,7 @@ class Attempt::Impl {
   membership::RankActivity others_activity_;
   std::vector<int> hung_ranks_;        ///< killed after a hang
   int stop_signal_ = 0;                ///< 0: none
-  std::vector<RankFlights> recorded_;  ///< by the last record_flights()
+  std::vector<RankFlights> recorded_;  ///< flights of the last keep()
   std::chrono::system_clock::time_point recorded_at_;
   AttemptEnd end_;
 };

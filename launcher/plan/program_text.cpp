@@ -28,12 +28,12 @@ bool is_in_comment(std::string_view program, std::size_t place) {
 bool sets_master_port(std::string_view program) {
   for (const auto* condition : {"'MASTER_PORT' not in ", "\"MASTER_PORT\" not in "})
     if (program.find(condition) != std::string_view::npos) return false;
-  constexpr std::string_view kName = "MASTER_PORT";
-  for (auto place = program.find(kName); place != std::string_view::npos;
-       place = program.find(kName, place + 1)) {
+  constexpr std::string_view kVariable = "MASTER_PORT";
+  for (auto place = program.find(kVariable); place != std::string_view::npos;
+       place = program.find(kVariable, place + 1)) {
     if (place == 0 || is_in_comment(program, place)) continue;
     const auto quote = program.substr(place - 1, 1);
-    auto rest = program.substr(place + kName.size());
+    auto rest = program.substr(place + kVariable.size());
     const bool is_quoted = quote == "'" || quote == "\"";
     if (is_quoted && take(rest, quote) && take(rest, "]") && take(rest, "=") &&
         !rest.starts_with("=")) {

@@ -100,13 +100,13 @@ asio::awaitable<void> GroupStacks::take_all(GroupStacks* self,
     auto group = asio::experimental::make_parallel_group(std::move(all));
     co_await group.async_wait(asio::experimental::wait_for_all(), asio::use_awaitable);
   }
-  if (std::exchange(self->drops_running_, false)) co_return;
-  captured.stacks = grouped_stacks(std::move(captured.stacks));
   for (const auto& worker : self->workers_) {
     auto flights = std::exchange(worker->python_flights, {});
     if (!flights.groups.empty())
       captured.flights.push_back({worker->spec.rank, std::move(flights)});
   }
+  if (std::exchange(self->drops_running_, false)) co_return;
+  captured.stacks = grouped_stacks(std::move(captured.stacks));
   self->hooks_.on_captured(std::move(captured));
 }
 

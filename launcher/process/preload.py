@@ -339,7 +339,7 @@ class Worker:
             release = self.set_descriptors(release)
             renew_state()
             if self.is_inspected:
-                inspect_process_groups(os.environ["TORCHELASTIC_ERROR_FILE"])
+                inspect_process_groups(os.path.dirname(os.environ["TORCHELASTIC_ERROR_FILE"]))
             self.wait_for_parent(kernel, agent, release)
         except Exception as error:
             os.write(2, f"the fork of a worker has failed: {describe(error)}\n".encode())

@@ -18,14 +18,14 @@ TYPE_BYTES = {"Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16
 EQUAL_ON_ALL_RANKS = {"all_reduce", "broadcast", "reduce"}
 
 
-def inspect_process_groups(error_file):
+def inspect_process_groups(folder):
     """Makes the first process group start the thread. Before, a program may rely on having a single
     thread; a process group starts threads itself."""
     rendezvous = sys.modules.get("torch.distributed.rendezvous")
     handlers = getattr(rendezvous, "_rendezvous_handlers", None)
     if not isinstance(handlers, dict):
         return
-    inspection = Inspection(os.path.dirname(error_file))
+    inspection = Inspection(folder)
     for scheme, handler in list(handlers.items()):
         handlers[scheme] = inspection.before(handler)
 
@@ -55,10 +55,11 @@ class Inspection:
             import json
             import signal
             import socket
+            import struct
             import threading
 
-            listener = self.listen(socket)
-            _thread.start_new_thread(self.serve, (listener, signal, threading, json))
+            modules = signal, socket, struct, threading, json
+            _thread.start_new_thread(self.serve, (self.listen(socket), *modules))
         except Exception:
             pass  # ddprun has other methods
 
@@ -72,14 +73,21 @@ class Inspection:
         finally:
             os.close(folder)
 
-    def serve(self, listener, signal, threading, json):
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    def serve(self, listener, signal, socket, struct, threading, json):
+        # Those of the program; the worker runtime sends others to each thread.
+        usual = {number for number in signal.valid_signals() if number < signal.SIGRTMIN}
+        signal.pthread_sigmask(signal.SIG_BLOCK, usual)
+        credentials = struct.Struct("3i")  # process, user and group
         while True:
             connection, _ = listener.accept()
             with connection:
                 try:
                     connection.settimeout(SEND_LIMIT_SECONDS)
-                    connection.sendall(answer(threading, json).encode("utf-8", "replace"))
+                    peer = connection.getsockopt(
+                        socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size
+                    )
+                    if credentials.unpack(peer)[1] in (0, os.geteuid()):
+                        connection.sendall(answer(threading, json).encode("utf-8", "replace"))
                 except Exception:
                     pass  # ddprun finds no complete answer
 
