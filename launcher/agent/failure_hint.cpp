@@ -30,8 +30,13 @@ std::string failure_hint(const WorkerExited& exit, const LaunchPlan& plan, bool 
     return "the interpreter was " + command.front() + ", " + plan.interpreter_origin +
            "; if another one has the module, set PYTHON_EXEC to it";
   }
+  if (has_line(exit, "RuntimeError: Checkpoint background process is dead")) {
+    return "the process of async_save imports the script, whose main part must be within if "
+           "__name__ == \"__main__\"";
+  }
   if (has_line(exit, "terminate called without an active exception")) {
-    return "PyTorch can abort at exit if destroy_process_group() was not called";
+    return "PyTorch can abort at exit while a thread of Gloo frees tensors; barrier() and "
+           "destroy_process_group() at the end avoid most cases";
   }
   return "";
 }

@@ -30,7 +30,12 @@ TEST_SUITE("failure hint") {
         {{"ModuleNotFoundError: No module named 'torch'"}, false, interpreter},
         {{"terminate called without an active exception"},
          true,
-         "PyTorch can abort at exit if destroy_process_group() was not called"},
+         "PyTorch can abort at exit while a thread of Gloo frees tensors; barrier() and "
+         "destroy_process_group() at the end avoid most cases"},
+        {{"RuntimeError: Checkpoint background process is dead. Exit code: 1"},
+         true,
+         "the process of async_save imports the script, whose main part must be within if "
+         "__name__ == \"__main__\""},
         {{"terminate called after throwing an instance of 'int'"}, true, ""},
         {{}, false, ""},
     };
