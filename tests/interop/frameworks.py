@@ -1,35 +1,63 @@
 """Programs of frameworks from PyPI have the same results under ddprun and torchrun.
 
-Skipped if the interpreter lacks a package of frameworks/requirements.txt: scripts/test
+A test is skipped if the interpreter lacks its package of frameworks/requirements.txt: scripts/test
 --interop-pypi installs them.
 """
+import contextlib
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import unittest
 
-from harness import INTERPRETER, SKIPPED, RunTest, main
+from harness import INTERPRETER, SKIPPED, TIME_LIMIT, Run, RunTest, main, wait_until
 
 FOLDER = pathlib.Path(__file__).parent / "frameworks"
-PACKAGES = ("accelerate", "lightning", "transformers")
+PACKAGES = ("accelerate", "deepspeed", "lightning", "torchft", "torchx", "transformers")
 WORKERS = "--nproc_per_node=2"
 PREFIX = re.compile(r"^\[default\d+\]:", re.MULTILINE)
+TORCHX_PREFIX = re.compile(r"^.*/0 \[\d+\]:", re.MULTILINE)
 RESULT = re.compile(r"^(?:epoch|step|sum) .*$", re.MULTILINE)
+TORCHRUN = (INTERPRETER, "-m", "torch.distributed.run")
 
 
 def results(output):
     return RESULT.findall(PREFIX.sub("", output))
 
 
+def present(packages):
+    look = "import importlib.util, sys; print(*filter(importlib.util.find_spec, sys.argv[1:]))"
+    return subprocess.run([INTERPRETER, "-c", look, *packages], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout.split()
+
+
+PRESENT = present(PACKAGES)
+
+
+def needs(package):
+    return unittest.skipUnless(package in PRESENT, f"{INTERPRETER} lacks {package}")
+
+
+@contextlib.contextmanager
+def lighthouse():
+    """Hosts torchft's lighthouse; returns the environment of the replica groups."""
+    with subprocess.Popen([INTERPRETER, FOLDER / "lighthouse.py"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        address = process.stdout.readline().strip()
+        yield [{"TORCHFT_LIGHTHOUSE": address, "REPLICA_GROUP_ID": group} for group in "01"]
+        process.stdin.close()
+        process.wait(TIME_LIMIT)
+
+
 class FrameworksTest(RunTest):
     def torchrun(self, job, **environment):
         """Returns exit code and results."""
         with tempfile.TemporaryDirectory() as folder:
-            command = [INTERPRETER, "-m", "torch.distributed.run", WORKERS, FOLDER / job]
-            done = subprocess.run(command, cwd=folder, env={**os.environ, **environment}, text=True,
-                                  timeout=200, check=False, stdout=subprocess.PIPE,
+            done = subprocess.run([*TORCHRUN, WORKERS, FOLDER / job], cwd=folder,
+                                  env={**os.environ, **environment}, text=True,
+                                  timeout=TIME_LIMIT, check=False, stdout=subprocess.PIPE,
                                   stderr=subprocess.DEVNULL)
         return done.returncode, results(done.stdout)
 
@@ -51,16 +79,89 @@ class FrameworksTest(RunTest):
         self.assertRegex(messages, r"Root cause.*\n  rank      : 1 ")
         return expected
 
+    @needs("accelerate")
     def test_accelerate(self):
         self.compare("accelerate_job.py", 3)
 
+    @needs("transformers")
     def test_transformers(self):
         self.compare("transformers_job.py", 4)
 
+    @needs("lightning")
     def test_lightning(self):
         expected = self.compare("lightning_job.py", 3)
         code, own, messages = self.ours("lightning_job.py", BACKEND="ddprun")
         self.assertEqual((code, own), (0, expected), messages)
+
+    @needs("deepspeed")
+    def test_deepspeed(self):
+        self.compare("deepspeed_job.py", 3)
+
+    def torchft_under_torchrun(self, **environment):
+        """Returns exit code and results of each replica group."""
+        with lighthouse() as groups, tempfile.TemporaryDirectory() as folder:
+            runs = [subprocess.Popen([*TORCHRUN, "--max_restarts=1", FOLDER / "torchft_job.py"],
+                                     cwd=folder, env={**os.environ, **group, **environment},
+                                     text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                    for group in groups]
+            outputs = [run.communicate(timeout=TIME_LIMIT)[0] for run in runs]
+        return [(run.returncode, results(output)) for run, output in zip(runs, outputs)]
+
+    def torchft_under_ours(self, *options, **environment):
+        """Returns exit code and results of each replica group, and the messages of the second."""
+        with lighthouse() as groups:
+            runs = [self.start("--max_restarts=1", *options, FOLDER / "torchft_job.py",
+                               environment={**group, **environment}) for group in groups]
+            wait_until(lambda: all(run.process.poll() is not None for run in runs))
+        for run in runs:
+            self.finish(run)
+        return [(run.code, results(run.stdout)) for run in runs], runs[1].stderr
+
+    @needs("torchft")
+    def test_torchft_recovers_a_replica_group(self):
+        expected = self.torchft_under_torchrun(FAILS="1")
+        for code, lines in expected:
+            self.assertEqual((code, len(lines)), (0, 8), expected)
+        own, messages = self.torchft_under_ours()
+        self.assertEqual(own, expected, messages)
+        self.assertNotIn("restarting", messages)
+        for options in ((), ("--preload=auto",)):
+            own, messages = self.torchft_under_ours(*options, FAILS="1")
+            self.assertEqual(own, expected, messages)
+            self.assertRegex(messages, r"restarting: rank 0 .* failed with exit code 3; restart 1")
+
+    def torchx(self, torchrun, **environment):
+        """Returns exit code, results and messages of a job for which TorchX starts torchrun."""
+        run = Run(INTERPRETER, "-m", "torchx.cli.main", "run", "-s", "local_cwd", "-cfg",
+                  "log_dir=logs", "dist.ddp", "-j", "1x2", "--script", FOLDER / "sharded_job.py",
+                  environment={"PATH": f"{torchrun.parent}:{os.environ['PATH']}", **environment})
+        self.addCleanup(run.close)
+        self.finish(run)
+        return run.code, results(TORCHX_PREFIX.sub("", run.stderr)), run.stderr
+
+    @needs("torchx")
+    def test_torchx(self):
+        folder = tempfile.TemporaryDirectory(prefix="ddprun-interop-")
+        self.addCleanup(folder.cleanup)
+        real, own, preloads = (pathlib.Path(folder.name) / name / "torchrun"
+                               for name in ("real", "own", "preloads"))
+        own.parent.mkdir()
+        own.symlink_to(self.ddprun)
+        for script, command in (real, " ".join(TORCHRUN)), (preloads, f"{own} --preload=auto"):
+            script.parent.mkdir()
+            script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+            script.chmod(0o700)
+        code, expected, messages = self.torchx(real)
+        self.assertEqual((code, len(expected)), (0, 1), messages)
+        code, lines, messages = self.torchx(own)
+        self.assertEqual((code, lines), (0, expected), messages)
+        code, lines, messages = self.torchx(preloads, LOGLEVEL="INFO")
+        self.assertEqual((code, lines), (0, expected), messages)
+        self.assertIn("workers are forks of process", messages)
+        code, *_ = self.torchx(real, FAILS="1")
+        own_code, _, messages = self.torchx(own, FAILS="1")
+        self.assertEqual(own_code, code, messages)
+        self.assertRegex(messages, r"Root cause.*\n.*  rank      : 1 ")
 
     def test_sharded_models_and_checkpoints(self):
         expected = self.compare("sharded_job.py", 1)
@@ -77,10 +178,8 @@ class FrameworksTest(RunTest):
 
 
 def skip_without_packages():
-    names = ", ".join(repr(name) for name in PACKAGES)
-    look = f"import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ({names}))))"
-    if subprocess.run([INTERPRETER, "-c", look], check=False).returncode != 0:
-        print(f"skipped: {INTERPRETER} lacks one of {names}")
+    if not PRESENT:
+        print(f"skipped: {INTERPRETER} lacks all of {', '.join(PACKAGES)}")
         sys.exit(SKIPPED)
 
 
