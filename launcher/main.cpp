@@ -288,6 +288,7 @@ int main(int argc, char** argv) {
   if (argc > 0 && ddprun::is_guardian(argv[0])) return ddprun::run_guardian();
   if (argc > 0 && ddprun::is_symbol_reader(argv[0])) return ddprun::run_symbol_reader();
   ddprun::reset_inherited_state();
+  ddprun::end_with_parent();
   const auto invocation = ddprun::invocation_of(argc > 0 ? argv[0] : "");
   const char* name = invocation.name.c_str();
   try {

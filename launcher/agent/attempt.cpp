@@ -40,6 +40,8 @@ using Seconds = std::chrono::duration<double>;
 
 // Minimum wait in a collective that is reported; longer than the steps of a healthy training.
 constexpr auto kLongWait = Seconds(30);
+// Longer than the differences between the times at which the workers' flights are read.
+constexpr auto kUnusualWait = Seconds(1);
 
 }  // namespace
 
@@ -434,7 +436,7 @@ class Attempt::Impl {
   void take_captured(const StacksCaptured& captured) {
     if (!captured.flights.empty() && group_->flights().empty()) {
       keep(captured.flights);
-      report_stalled(recorded_, Seconds(0));
+      report_stalled(recorded_, captured.is_hang ? Seconds(0) : kUnusualWait);
     }
     hangs_->take(captured);
   }

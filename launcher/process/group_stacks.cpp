@@ -31,6 +31,22 @@ void shorten(std::vector<std::string>& lines) {
   lines.push_back("... and " + std::to_string(left) + " more lines");
 }
 
+/// Takes the flights out of the workers. Returns nothing if PyTorch has recorded no calls at all,
+/// such as in versions that record none.
+std::vector<RankFlights> python_flights(const Workers& workers) {
+  std::vector<RankFlights> all;
+  bool is_any_recorded = false;
+  for (const auto& worker : workers) {
+    auto flights = std::exchange(worker->python_flights, {});
+    if (flights.groups.empty()) continue;
+    is_any_recorded =
+        is_any_recorded || std::any_of(flights.groups.begin(), flights.groups.end(),
+                                       [](const auto& group) { return !group.flights.empty(); });
+    all.push_back({worker->spec.rank, std::move(flights)});
+  }
+  return is_any_recorded ? all : std::vector<RankFlights>();
+}
+
 }  // namespace
 
 GroupStacks::GroupStacks(asio::any_io_executor executor, int attempt, Containment& containment,
@@ -100,11 +116,7 @@ asio::awaitable<void> GroupStacks::take_all(GroupStacks* self,
     auto group = asio::experimental::make_parallel_group(std::move(all));
     co_await group.async_wait(asio::experimental::wait_for_all(), asio::use_awaitable);
   }
-  for (const auto& worker : self->workers_) {
-    auto flights = std::exchange(worker->python_flights, {});
-    if (!flights.groups.empty())
-      captured.flights.push_back({worker->spec.rank, std::move(flights)});
-  }
+  captured.flights = python_flights(self->workers_);
   if (std::exchange(self->drops_running_, false)) co_return;
   captured.stacks = grouped_stacks(std::move(captured.stacks));
   self->hooks_.on_captured(std::move(captured));

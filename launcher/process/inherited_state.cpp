@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <poll.h>
@@ -103,6 +104,15 @@ const char* refused_system_call() {
 void reset_inherited_state() noexcept {
   open_missing_standard_streams();
   reset_signals();
+}
+
+void end_with_parent() noexcept {
+  const char* const parent = ::getenv("DDPRUN_PARENT");
+  if (parent == nullptr) return;
+  const auto pid = std::strtol(parent, nullptr, 10);
+  ::unsetenv("DDPRUN_PARENT");
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != pid) ::raise(SIGTERM);
 }
 
 void raise_limit_of_open_files() noexcept {

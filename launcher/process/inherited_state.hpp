@@ -11,6 +11,11 @@ namespace ddprun {
 /// ignored (nohup), and so do job control signals (a parent without a terminal).
 void reset_inherited_state() noexcept;
 
+/// If DDPRUN_PARENT is set, requests SIGTERM for the death of the parent, which must have that
+/// process ID; if it has died already, ends this process by SIGTERM. Removes the variable, which
+/// workers do not inherit.
+void end_with_parent() noexcept;
+
 /// Raises the soft limit: each worker uses six descriptors during its start and one or two
 /// connections to the store, so the usual limit of 1,024 suffices only for some hundred workers.
 /// Workers get the original limit.

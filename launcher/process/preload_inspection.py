@@ -220,8 +220,8 @@ def process_groups(json):
         members = sorted(ranks, key=ranks.get)
         if name is not None and default.rank() in ranks:
             groups[name] = Group(name, ranks[default.rank()], members)
-    now, calls = time.time_ns(), recorded_calls(json)
-    for entry in calls:
+    now = time.time_ns()
+    for entry in recorded_calls(json):
         name, description = entry["process_group"][:2]
         group = groups.get(name)
         if group is None:
@@ -229,7 +229,7 @@ def process_groups(json):
         if description not in ("", "undefined"):
             group.name = description if group is groups.get("0") else f"{name}:{description}"
         group.add(entry, now)
-    return list(groups.values()) if calls else []
+    return list(groups.values())
 
 
 def recorded_calls(json):

@@ -1,5 +1,10 @@
-"""Calls from a worker to the ddprun that started it, which without ddprun do nothing, and functions
-that start ddprun."""
+"""Calls from a worker to the ddprun that started it, and functions that start ddprun.
+
+heartbeat(): reports that the worker makes progress; does nothing without ddprun.
+launch(): calls a function in worker processes.
+run(): runs a command line of ddprun.
+LaunchError: the run of launch() or run() has failed.
+"""
 
 import ctypes
 import mmap

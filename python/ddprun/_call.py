@@ -14,6 +14,7 @@ def main() -> None:
     # The class of the result may be one that the call contains.
     dumps = getattr(sys.modules.get("cloudpickle"), "dumps", pickle.dumps)
     with open(os.path.join(folder, f"result_{rank}"), "wb") as file:
+        pickle.dump(int(os.environ["WORLD_SIZE"]), file)
         file.write(dumps(result))
 
 

@@ -3,11 +3,12 @@
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from typing import Any, Callable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Union
 
 
 class LaunchError(RuntimeError):
@@ -40,38 +41,56 @@ def run(arguments: Sequence[str], *, env: Optional[Mapping[str, str]] = None) ->
     env: environment of ddprun; None for that of this process.
     Raises LaunchError if ddprun does not exit with 0, and FileNotFoundError if there is no ddprun.
     """
+    _check_words("run: arguments", arguments)
     variables = dict(os.environ if env is None else env)
     variables.setdefault("PYTHON_EXEC", sys.executable)
+    variables["DDPRUN_PARENT"] = str(os.getpid())
     sys.stdout.flush()
     sys.stderr.flush()
-    process = subprocess.Popen([_program(), *map(str, arguments)], env=variables)
+    process = subprocess.Popen([_program(), *arguments], env=variables)
     try:
         code = process.wait()
     except BaseException:
-        # Not SIGINT: a terminal and Jupyter send it to ddprun, too, and a second one would kill the
-        # workers. ddprun limits the time of the stop.
-        process.terminate()
-        process.wait()
+        _stop(process)
         raise
     if code != 0:
         raise LaunchError(code, "")
 
 
+def _check_words(name: str, words: Sequence[str]) -> None:
+    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+        raise TypeError(f"{name}: a list of strings is needed, not {words!r}")
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    # Not SIGINT: a terminal and Jupyter send it to ddprun, too, and a second one would kill the
+    # workers. ddprun limits the time of the stop.
+    process.terminate()
+    while True:
+        try:
+            process.wait()
+            return
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+
+
 def launch(
     function: Callable[..., Any],
     *arguments: Any,
-    nproc_per_node: int = 1,
+    nproc_per_node: Union[int, str] = 1,
     options: Sequence[str] = (),
 ) -> List[Any]:
     """Call function(*arguments) in worker processes on this machine; return the results by rank.
 
-    Function, arguments and results are pickled. A function of the main program or of a notebook, or
-    a lambda, needs the package cloudpickle; with pickle alone, it must be in a module.
+    Function, arguments and results are pickled. Functions and classes of the main program or of a
+    notebook, and lambdas, need the package cloudpickle; with pickle alone, they must be in modules.
 
-    nproc_per_node: number of workers.
+    nproc_per_node: number of workers, or "gpu", "cpu" or "auto" as for ddprun.
     options: further options of ddprun, such as "--max_restarts=3" or "--preload=torch".
-    Raises LaunchError, with the error of the root cause, if the run fails.
+    Raises LaunchError, with the error of the root cause, if the run fails, or if a worker has ended
+    before the function returned.
     """
+    _check_words("launch: options", options)
     with tempfile.TemporaryDirectory(prefix="ddprun_launch_") as folder:
         with open(os.path.join(folder, "call"), "wb") as file:
             pickle.dump(sys.path, file)
@@ -83,25 +102,43 @@ def launch(
             run([workers, *options, "-m", "ddprun._call", folder], env=variables)
         except LaunchError as error:
             raise LaunchError(error.exit_code, _root_cause(error_file)) from None
-        results = []
-        for rank in range(nproc_per_node):
+        return _results(folder)
+
+
+def _results(folder: str) -> List[Any]:
+    results: List[Any] = []
+    size = 1
+    while len(results) < size:
+        rank = len(results)
+        try:
             with open(os.path.join(folder, f"result_{rank}"), "rb") as file:
+                size = pickle.load(file)
                 results.append(pickle.load(file))
-        return results
+        except FileNotFoundError:
+            reason = f": rank {rank} has ended before the function returned"
+            raise LaunchError(0, reason) from None
+    return results
 
 
 def _pickled(call: Any) -> bytes:
     try:
         import cloudpickle  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        function = call[0]
-        if getattr(function, "__module__", None) == "__main__":
-            raise TypeError(
-                f"launch: {function!r} is in the main program, which workers do not import; "
-                "pip install cloudpickle, or define it in a module"
-            ) from None
-        return pickle.dumps(call)
-    return bytes(cloudpickle.dumps(call))
+        pass
+    else:
+        return bytes(cloudpickle.dumps(call))
+    function = call[0]
+    try:
+        pickled = pickle.dumps(call)
+        problem = "is in the main program" if b"__main__" in pickled else ""
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        problem = f"cannot be pickled: {error}"
+    if problem:
+        raise TypeError(
+            f"launch: {function!r}, or an argument, {problem}; pip install cloudpickle, or define "
+            "it in a module"
+        )
+    return pickled
 
 
 def _root_cause(error_file: str) -> str:

@@ -5,6 +5,7 @@ Usage: python_launch_test.py DDPRUN
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,6 +42,12 @@ def wait():
         signal.signal(number, lambda *_: (print("cleaned up", flush=True), sys.exit(0)))
     print("up", flush=True)
     time.sleep(1000)
+
+def ignore():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    print("up", flush=True)
+    time.sleep(1000)
 """
 
 
@@ -69,6 +76,12 @@ class PythonLaunchTest(unittest.TestCase):
                                 cwd=self.folder / "tmp", text=True, start_new_session=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
+    def wait_for_lines(self, process, text, count):
+        lines = []
+        while sum(text in line for line in lines) < count:
+            lines.append(process.stdout.readline())
+            self.assertTrue(lines[-1], lines)
+
     def output_of(self, program, code=0, path=None):
         process = self.start(program, path)
         output, _ = process.communicate(timeout=TIME_LIMIT)
@@ -86,6 +99,25 @@ class PythonLaunchTest(unittest.TestCase):
                                 " options=['--max_restarts=1', '--prefix=none']))\n")
         self.assertIn("['1', '1']\n", output)
 
+    def test_the_number_of_results_is_that_of_the_workers(self):
+        output = self.output_of("import ddprun, module\n"
+                                "print(ddprun.launch(module.double, 1, nproc_per_node='2'))\n"
+                                "print(ddprun.launch(module.double, 2,"
+                                " options=['--nproc_per_node=2']))\n")
+        self.assertIn("[(0, 2), (1, 2)]\n", output)
+        self.assertIn("[(0, 4), (1, 4)]\n", output)
+
+    def test_a_worker_that_ends_before_the_function_returns_is_a_failure(self):
+        for call in "os._exit, 0", "exit, 0", "module.double, 1, options=['--dry_run']":
+            output = self.output_of(f"import os, ddprun, module\nddprun.launch({call})\n", 1)
+            self.assertIn("LaunchError: ddprun has ended with exit code 0: rank 0 has ended before "
+                          "the function returned\n", output)
+
+    def test_a_text_is_not_a_list_of_options(self):
+        for call in "launch(print, options='--preload=torch')", "run('train.py')", "run([1])":
+            self.assertRegex(self.output_of(f"import ddprun\nddprun.{call}\n", 1),
+                             r"TypeError: .*: a list of strings is needed, not ")
+
     def test_a_failure_is_an_exception_with_the_root_cause(self):
         output = self.output_of("import ddprun, module\n"
                                 "try: ddprun.launch(module.fail, 1, nproc_per_node=2)\n"
@@ -100,10 +132,14 @@ class PythonLaunchTest(unittest.TestCase):
         self.assertRegex(output, "LaunchError: .*cannot pickle 'generator' object")
 
     def test_a_function_of_the_main_program_needs_cloudpickle(self):
-        program = "import ddprun\ndef function(): return 7\nprint(ddprun.launch(function))\n"
-        output = self.output_of(NO_CLOUDPICKLE + program, 1)
-        self.assertIn("TypeError: launch: <function function at ", output)
-        self.assertIn("; pip install cloudpickle, or define it in a module\n", output)
+        for call, problem in (("function", "is in the main program"),
+                              ("print, Text()", "is in the main program"),
+                              ("lambda: 1", "cannot be pickled: .*lambda.*")):
+            program = ("import ddprun\ndef function(): return 7\nclass Text(str): pass\n"
+                       f"ddprun.launch({call})\n")
+            output = self.output_of(NO_CLOUDPICKLE + program, 1)
+            self.assertRegex(output, f"\nTypeError: launch: <.*>, or an argument, {problem}; "
+                                     "pip install cloudpickle, or define it in a module\n")
 
     def test_a_function_and_a_class_of_the_main_program_are_sent_by_cloudpickle(self):
         if subprocess.run([sys.executable, "-c", "import cloudpickle"], check=False,
@@ -126,16 +162,36 @@ class PythonLaunchTest(unittest.TestCase):
         for kill in (os.kill, os.killpg):  # of this process only, and as by a terminal
             process = self.start("import ddprun, module\n"
                                  "ddprun.launch(module.wait, nproc_per_node=2)\n")
-            lines = []
-            while sum("up\n" in line for line in lines) < 2:
-                lines.append(process.stdout.readline())
-                self.assertTrue(lines[-1], lines)
+            self.wait_for_lines(process, "up", 2)
             kill(process.pid, signal.SIGINT)
             output, _ = process.communicate(timeout=TIME_LIMIT)
             with self.subTest(kill=kill):
                 self.assertEqual(process.returncode, -signal.SIGINT, output)
                 self.assertEqual(output.count("cleaned up\n"), 2, output)
                 self.assertIn("KeyboardInterrupt\n", output)
+
+    def test_a_second_interruption_kills_the_workers_before_the_call_raises(self):
+        process = self.start("import ddprun, module\n"
+                             "try: ddprun.launch(module.ignore)\n"
+                             "finally: print('raises', flush=True)\n")
+        self.wait_for_lines(process, "up", 1)
+        os.killpg(process.pid, signal.SIGINT)
+        self.wait_for_lines(process, "already stopping the workers", 1)
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=TIME_LIMIT)
+        self.assertEqual(process.returncode, -signal.SIGINT, output)
+        self.assertRegex(output, r"the run ended after 1 attempt(.*\n)*raises\n")
+
+    def test_workers_end_with_the_process_that_has_called(self):
+        for number in signal.SIGKILL, signal.SIGTERM:
+            process = self.start("import ddprun, module\n"
+                                 "ddprun.launch(module.wait, nproc_per_node=2)\n")
+            self.wait_for_lines(process, "up", 2)
+            process.send_signal(number)
+            output, _ = process.communicate(timeout=TIME_LIMIT)  # until all have closed it
+            self.assertEqual(output.count("cleaned up\n"), 2, output)
+            for folder in (self.folder / "tmp").glob("ddprun_launch_*"):
+                shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
