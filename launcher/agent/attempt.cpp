@@ -426,8 +426,9 @@ class Attempt::Impl {
 
   void record_flights() { keep(group_->flights()); }
 
-  /// Sets what keep_flights() writes.
+  /// Sets what keep_flights() writes. Those of PyTorch are not read again after a hang.
   void keep(std::vector<RankFlights> flights) {
+    if (flights.empty()) return;
     recorded_ = std::move(flights);
     recorded_at_ = std::chrono::system_clock::now();
   }

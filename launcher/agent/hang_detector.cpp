@@ -171,8 +171,8 @@ void HangDetector::note_processes(const std::vector<WorkerSample>& workers, Mill
 /// a descendant does the work.
 bool HangDetector::is_idle(const WorkerSample& worker, const History& history,
                            Milliseconds elapsed) const {
-  const bool has_slept = worker.main_time && worker.main_time == history.main_time;
   if (worker.pid != history.pid) return false;
+  const bool has_slept = worker.main_time && worker.main_time == history.main_time;
   if (has_calls_) {
     if (worker.state != 'S' || !worker.run_time || !history.run_time) return false;
     const auto run = *worker.run_time - *history.run_time;

@@ -5,9 +5,9 @@
 
 namespace ddprun {
 
-/// Returns true if a statement assigns to os.environ["MASTER_PORT"]: process groups of the program,
-/// such as those of mp.spawn, then meet at that port, where PyTorch must host the store. Returns
-/// false if the program tests whether the variable is missing.
+/// Returns true if the program starts processes, such as by mp.spawn, and a statement assigns to
+/// os.environ["MASTER_PORT"]: their process groups meet at that port, where PyTorch must host the
+/// store. Returns false if the program looks for a launcher: it then uses the launcher's port.
 bool sets_master_port(std::string_view program);
 
 }  // namespace ddprun

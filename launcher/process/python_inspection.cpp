@@ -44,17 +44,19 @@ bool belongs_to(Socket& socket, pid_t pid) {
          peer.pid == pid;
 }
 
-asio::awaitable<void> read_answer(Socket& socket, pid_t pid, int file, std::string& text) {
+asio::awaitable<void> read_answer(Socket& socket, pid_t pid, int file,
+                                  std::optional<std::string>& text) {
   boost::system::error_code error;
   co_await socket.async_connect("/proc/self/fd/" + std::to_string(file),
                                 asio::redirect_error(asio::use_awaitable, error));
   if (error || !belongs_to(socket, pid)) co_return;
+  text.emplace();
   std::array<char, 16384> part{};
-  while (text.size() < kPythonAnswerBytesMax) {
+  while (text->size() < kPythonAnswerBytesMax) {
     const auto bytes = co_await socket.async_read_some(
         asio::buffer(part), asio::redirect_error(asio::use_awaitable, error));
     if (error) co_return;
-    text.append(part.data(), std::min(bytes, kPythonAnswerBytesMax - text.size()));
+    text->append(part.data(), std::min(bytes, kPythonAnswerBytesMax - text->size()));
   }
 }
 
@@ -64,9 +66,10 @@ bool has_inspection(const HeldPath& folder) {
   return open_socket_file(folder).get() >= 0;
 }
 
-asio::awaitable<std::string> request_python_answer(asio::any_io_executor executor, pid_t pid,
-                                                   HeldPath folder, Deadline deadline) {
-  std::string text;
+asio::awaitable<std::optional<std::string>> request_python_answer(asio::any_io_executor executor,
+                                                                  pid_t pid, HeldPath folder,
+                                                                  Deadline deadline) {
+  std::optional<std::string> text;
   const auto file = open_socket_file(folder);
   if (file.get() < 0) co_return text;
   Socket socket(executor);

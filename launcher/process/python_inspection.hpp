@@ -8,6 +8,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
+#include <optional>
 #include <string>
 #include <sys/types.h>
 
@@ -16,11 +17,10 @@ namespace ddprun {
 /// Returns true if a thread has listened in this folder of a worker.
 bool has_inspection(const HeldPath& folder);
 
-/// Returns the answer, or what has arrived of it at the deadline; empty if another process than
-/// `pid` listens. See parse_python_answer().
-boost::asio::awaitable<std::string> request_python_answer(boost::asio::any_io_executor executor,
-                                                          pid_t pid, HeldPath folder,
-                                                          Deadline deadline);
+/// Returns the answer, or what has arrived of it at the deadline; nullopt if the process does not
+/// listen. See parse_python_answer().
+boost::asio::awaitable<std::optional<std::string>> request_python_answer(
+    boost::asio::any_io_executor executor, pid_t pid, HeldPath folder, Deadline deadline);
 
 /// Removes the socket from the folder, whose worker has ended.
 void remove_inspection(const HeldPath& folder) noexcept;

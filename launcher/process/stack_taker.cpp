@@ -231,10 +231,12 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, TraceTa
 
 asio::awaitable<StackTaker::Found> StackTaker::request_from_thread(TraceTarget target,
                                                                    Deadline deadline) {
+  if (is_stopped(target.pid)) co_return Found{.text = "", .problem = "the process is stopped"};
   auto asking = request_python_answer(executor_, target.pid,
                                       target.worker->spec.error_file.parent_path(), deadline);
   const auto text = co_await std::move(asking);
-  auto answer = parse_python_answer(text);
+  if (!text) co_return Found{};  // the worker now runs another program
+  auto answer = parse_python_answer(*text);
   if (!answer) co_return Found{.text = "", .problem = "no answer"};
   target.worker->python_flights = std::move(answer->flights);
   co_return Found{.text = std::move(answer->stacks), .problem = ""};

@@ -44,7 +44,13 @@ class Numbers {
 };
 
 std::string name_in(const std::string& field, std::size_t bytes_max) {
-  return printable(field).substr(0, bytes_max);
+  auto name = printable(field);
+  if (name.size() <= bytes_max) return name;
+  const auto is_inside_character = [&name](std::size_t at) {
+    return (static_cast<unsigned char>(name[at]) & 0xC0U) == 0x80U;
+  };
+  while (bytes_max > 0 && is_inside_character(bytes_max)) --bytes_max;
+  return name.substr(0, bytes_max);
 }
 
 std::optional<GroupFlightRecord> group_in(const std::vector<std::string>& fields) {
@@ -85,7 +91,11 @@ control::WorkerFlights flights_in(std::string_view text) {
   bool has_group = false;  // the last line of a group was valid
   for (const auto& line : split(text, '\n')) {
     const auto fields = split(line, '\t');
-    if (fields[0] == "group") {
+    if (fields[0] == "unrecorded" && fields.size() == 2) {
+      Numbers numbers;
+      const int count = numbers.read(fields[1], kRanksMax);
+      if (numbers.is_valid()) flights.unrecorded_groups = count;
+    } else if (fields[0] == "group") {
       auto group = group_in(fields);
       has_group = group && groups.size() < control::kFlightGroupsMax;
       if (has_group) groups.push_back(std::move(*group));

@@ -1,4 +1,4 @@
-"""A worker of ddprun.launch(): python -m ddprun._call FOLDER."""
+"""A worker of ddprun.launch(): python _call.py FOLDER."""
 
 import os
 import pickle

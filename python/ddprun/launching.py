@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -14,17 +15,22 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence, Union
 class LaunchError(RuntimeError):
     """A run of ddprun has failed.
 
-    exit_code: that of ddprun, or the negative signal that has ended it.
+    exit_code: that of ddprun, or minus the number of the signal that has ended it.
     """
 
-    def __init__(self, exit_code: int, reason: str):
-        super().__init__(f"ddprun has ended with exit code {exit_code}{reason}")
-        self.exit_code = exit_code
+    def __init__(self, exit_code: int, reason: str = ""):
+        super().__init__(exit_code, reason)
+        self.exit_code, self.reason = exit_code, reason
+
+    def __str__(self) -> str:
+        return f"ddprun: exit code {self.exit_code}" + (f": {self.reason}" if self.reason else "")
 
 
 def _program() -> str:
     """Return the path of ddprun, preferably that of this interpreter's environment."""
-    folders = [os.path.dirname(sys.executable), sysconfig.get_path("scripts")]
+    folders = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", "posix_user")]
+    if sys.executable:
+        folders.insert(0, os.path.dirname(sys.executable))
     path = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
     program = shutil.which("ddprun", path=path)
     if program is None:
@@ -54,7 +60,7 @@ def run(arguments: Sequence[str], *, env: Optional[Mapping[str, str]] = None) ->
         _stop(process)
         raise
     if code != 0:
-        raise LaunchError(code, "")
+        raise LaunchError(code)
 
 
 def _check_words(name: str, words: Sequence[str]) -> None:
@@ -98,8 +104,9 @@ def launch(
         error_file = os.path.join(folder, "error")
         variables = dict(os.environ, TORCHELASTIC_ERROR_FILE=error_file)
         workers = f"--nproc_per_node={nproc_per_node}"
+        variables.update(PET_NNODES="1")
         try:
-            run([workers, *options, "-m", "ddprun._call", folder], env=variables)
+            run([workers, *options, _copy_of_call(folder, function), folder], env=variables)
         except LaunchError as error:
             raise LaunchError(error.exit_code, _root_cause(error_file)) from None
         return _results(folder)
@@ -115,9 +122,17 @@ def _results(folder: str) -> List[Any]:
                 size = pickle.load(file)
                 results.append(pickle.load(file))
         except FileNotFoundError:
-            reason = f": rank {rank} has ended before the function returned"
+            reason = f"rank {rank} has ended before the function returned"
             raise LaunchError(0, reason) from None
     return results
+
+
+def _copy_of_call(folder: str, function: Callable[..., Any]) -> str:
+    # The workers may find this package, or another ddprun, only when they have this sys.path. The
+    # name of the script is in messages.
+    name = re.sub(r"\W", "_", getattr(function, "__name__", "function"))
+    source = os.path.join(os.path.dirname(__file__), "_call.py")
+    return str(shutil.copyfile(source, os.path.join(folder, f"launch_{name}.py")))
 
 
 def _pickled(call: Any) -> bytes:
@@ -149,4 +164,4 @@ def _root_cause(error_file: str) -> str:
             message = json.load(file)["message"]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-    return ": " + str(message.get("message", "") if isinstance(message, dict) else message)
+    return str(message.get("message", "") if isinstance(message, dict) else message)

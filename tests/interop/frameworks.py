@@ -176,6 +176,23 @@ class FrameworksTest(RunTest):
                          r"all_reduce\(1 x float32\) of 4 bytes; rank 0 waits in it, for up to")
         self.assertIn("taken by a thread of the worker", run.stderr)
 
+    def test_the_named_collective_is_one_of_the_present_group(self):
+        call = r", all_reduce\(7 x float32\) of 28 bytes"
+        for kind, workers, report in (
+                ("again", 2, f'rank 1 has not entered collective 0 of group "default_pg"{call}; '
+                             "rank 0 waits in it"),
+                ("first_of_a_group", 2, 'rank 1 has not entered collective 0 of group "1:mesh"'
+                                        f"{call}; rank 0 waits in it"),
+                ("many_groups", 3, 'rank 2 has not entered collective 1 of group "18:late"'
+                                   f"{call}; ranks 0, 1 wait in it")):
+            run = self.run_ddprun(f"--nproc_per_node={workers}", "--preload=torch",
+                                  "--hang_timeout=3", "--on_hang=stop", FOLDER / "hanging_job.py",
+                                  kind)
+            with self.subTest(kind=kind):
+                self.assertEqual(run.code, 1, run.stderr)
+                self.assertRegex(run.stderr, f"attempt 0: {report}")
+                self.assertEqual(run.stderr.count(" of group "), 1, run.stderr)
+
 
 def skip_without_packages():
     if not PRESENT:

@@ -4,6 +4,7 @@ The interpreter's environment may have py-spy, which ddprun then prefers to gdb 
 """
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -108,11 +109,18 @@ class Stacks(harness.RunTest):
                                  {1: "never_come"})
         self.assert_own_lines(run, 0)
 
-    def test_workers_have_no_further_thread_if_no_stacks_are_taken(self):
-        run = self.start_hanging("--preload=torch", "--stacks=never", HANGS)
-        self.assertEqual([*run.folder.glob("logs/*/*/?/python")], [])
+    def threads_of(self, *options):
+        """Returns their numbers in rank 0 before and after its process group starts."""
+        run = self.start_hanging("--preload=torch", *options, HANGS)
         run.process.terminate()
         self.finish(run)
+        line = re.search(r"threads (\d+) (\d+)\n", self.read(run, 0, "stdout.log"))
+        return int(line[1]), int(line[2])
+
+    def test_a_preloaded_worker_has_one_more_thread_once_it_has_a_process_group(self):
+        before, after = self.threads_of()
+        self.assertEqual(before, 1)
+        self.assertEqual(self.threads_of("--stacks=never"), (before, after - 1))
 
 
 if __name__ == "__main__":

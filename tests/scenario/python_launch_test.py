@@ -110,7 +110,7 @@ class PythonLaunchTest(unittest.TestCase):
     def test_a_worker_that_ends_before_the_function_returns_is_a_failure(self):
         for call in "os._exit, 0", "exit, 0", "module.double, 1, options=['--dry_run']":
             output = self.output_of(f"import os, ddprun, module\nddprun.launch({call})\n", 1)
-            self.assertIn("LaunchError: ddprun has ended with exit code 0: rank 0 has ended before "
+            self.assertIn("LaunchError: ddprun: exit code 0: rank 0 has ended before "
                           "the function returned\n", output)
 
     def test_a_text_is_not_a_list_of_options(self):
@@ -123,7 +123,7 @@ class PythonLaunchTest(unittest.TestCase):
                                 "try: ddprun.launch(module.fail, 1, nproc_per_node=2)\n"
                                 "except ddprun.LaunchError as error:\n"
                                 "    print(error.exit_code, error, flush=True)\n")
-        self.assertRegex(output, r"\n1 ddprun has ended with exit code 1: rank 1 .*"
+        self.assertRegex(output, r"\n1 ddprun: exit code 1: rank 1 .*"
                                  r"ValueError: text of the error\n")
 
     def test_a_result_that_cannot_be_pickled_is_a_failure(self):
@@ -154,7 +154,7 @@ class PythonLaunchTest(unittest.TestCase):
     def test_wrong_options_and_a_missing_ddprun_are_exceptions(self):
         output = self.output_of("import ddprun\nddprun.run(['--wrong'])\n", 1)
         self.assertIn("ddprun: unknown option --wrong", output)
-        self.assertIn("LaunchError: ddprun has ended with exit code 2\n", output)
+        self.assertIn("LaunchError: ddprun: exit code 2\n", output)
         self.assertIn("FileNotFoundError: ddprun: not found beside the interpreter or in PATH\n",
                       self.output_of("import ddprun\nddprun.run([])\n", 1, "/nonexistent"))
 

@@ -51,7 +51,7 @@ TEST_SUITE("worker environment of a plan") {
     auto facts = usual();
     facts.read_program = [](const std::filesystem::path& path) {
       CHECK(path == "/home/me/train.py");
-      return std::string("import os\nos.environ['MASTER_PORT'] = '12355'\n");
+      return std::string("os.environ['MASTER_PORT'] = '12355'\nmp.spawn(work)\n");
     };
     const auto plan = plan_of({"train.py"}, facts);
     CHECK(plan.worker_store_port == 0);
@@ -65,31 +65,39 @@ TEST_SUITE("worker environment of a plan") {
     CHECK_FALSE(plan_of({"-m", "train"}, facts).worker_store_port);
   }
 
-  TEST_CASE("plan environment: only an assignment to MASTER_PORT of the environment counts") {
-    for (const char* program : {
-             "os.environ['MASTER_PORT'] = '12355'",
-             "def setup():\n    environ [\"MASTER_PORT\"]=str(port)\n",
-             "if os.environ['MASTER_PORT'] == '1':\n\tos.environ['MASTER_PORT'] = '2'",
+  TEST_CASE("plan environment: only a program that spawns and assigns to MASTER_PORT counts") {
+    for (const std::string program : {
+             "os.environ['MASTER_PORT'] = '12355'\nmp.spawn(f)",
+             "def setup():\n    environ[\"MASTER_PORT\"] =str(port)\nmultiprocessing.Process(f)",
+             "if os.environ['MASTER_PORT'] == '1':\n\tos.environ['MASTER_PORT'] = '2'\nspawn()",
          }) {
       CAPTURE(program);
       CHECK(sets_master_port(program));
     }
-    for (const char* program : {
+    for (const std::string program : {
              "",
              "MASTER_PORT",
              "MASTER_PORT'] = 1",
+             "'MASTER_PORT'] = 1",
              "port = os.environ['MASTER_PORT']",
+             "env['MASTER_PORT'] = '12355'",
              "if os.environ['MASTER_PORT'] == '12355': pass",
              "# os.environ['MASTER_PORT'] = '12355'",
+             "f()  # os.environ['MASTER_PORT'] = '12355'",
              "os.environ.setdefault('MASTER_PORT', '12355')",
+             "os.environ.update(MASTER_PORT='12355')",
              "os.environ['MASTER_PORT_2'] = '12355'",
              "if 'MASTER_PORT' not in os.environ:\n  os.environ['MASTER_PORT'] = '12355'",
+             "os.environ['MASTER_PORT'] = os.environ.get('MASTER_PORT', '12355')",
+             "if \"RANK\" not in os.environ:\n  os.environ['MASTER_PORT'] = '12355'",
+             "if not dist.is_torchelastic_launched():\n  os.environ['MASTER_PORT'] = '12355'",
              "os.environ['MASTER_PORT",
              "os.environ['MASTER_PORT']",
          }) {
       CAPTURE(program);
-      CHECK_FALSE(sets_master_port(program));
+      CHECK_FALSE(sets_master_port(program + "\nmp.spawn(f)"));
     }
+    CHECK_FALSE(sets_master_port("os.environ['MASTER_PORT'] = '12355'"));
   }
 
   TEST_CASE("plan environment: PyTorch without libuv hosts the store in rank 0 unless overridden") {
