@@ -9,7 +9,6 @@
 #include "launcher/agent/worker_watch.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/process/limit_timer.hpp"
-#include "launcher/process/python_inspection.hpp"
 #include "launcher/process/worker_group.hpp"
 #include "launcher/report/event_text.hpp"
 #include "launcher/report/exit_code.hpp"
@@ -445,7 +444,6 @@ class Attempt::Impl {
   /// Writes the last recorded flights to the log folder, after all processes have ended.
   void keep_flights() {
     if (!context_.folder.is_kept()) return;
-    for (const auto& folder : facts_.worker_folders) remove_inspection(folder);
     for (const auto& flights : recorded_) {
       const auto index = static_cast<std::size_t>(flights.rank - facts_.placement.first_rank);
       const auto file = facts_.worker_folders[index] / kFlightsFile;

@@ -319,7 +319,7 @@ class Worker:
     def __init__(self, fields, descriptors):
         self.kept, self.memory_node, self.memory_call = (int(field) for field in fields[1:4])
         self.cpus = [int(cpu) for cpu in fields[4].split(b",") if cpu]
-        self.argument_count, self.is_inspected = int(fields[5]), fields[6] == b"inspected"
+        self.argument_count, self.inspection_socket = int(fields[5]), fields[6]
         self.request, *self.streams = descriptors[: 1 + STREAMS]
         self.status, self.page, *self.cgroup = descriptors[1 + STREAMS :]
 
@@ -338,8 +338,8 @@ class Worker:
             self.set_arguments_and_environment(changes)
             release = self.set_descriptors(release)
             renew_state()
-            if self.is_inspected:
-                inspect_process_groups(os.path.dirname(os.environ["TORCHELASTIC_ERROR_FILE"]))
+            if self.inspection_socket:
+                inspect_process_groups(self.inspection_socket)
             self.wait_for_parent(kernel, agent, release)
         except Exception as error:
             os.write(2, f"the fork of a worker has failed: {describe(error)}\n".encode())

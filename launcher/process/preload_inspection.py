@@ -1,8 +1,8 @@
 """Answers ddprun's requests for the state of a forked worker that takes part in a process group of
 PyTorch. Precedes preload.py in the file of the interpreter.
 
-A thread listens on a socket in the worker's own folder, and sends its answer to each connection:
-lines of fields separated by tabs about the last calls of the process groups, and after the line
+A thread listens on a socket, whose random name ddprun chooses, and sends its answer to each
+connection of this user: lines of fields separated by tabs about the last calls of the process groups, and after the line
 "stacks" the Python frames of all threads. It is PythonAnswer in python_answer.hpp.
 """
 
@@ -13,7 +13,6 @@ import os
 import sys
 import time
 
-INSPECTION_SOCKET = "python"
 SEND_LIMIT_SECONDS, EXIT_LIMIT_SECONDS = 1, 1
 GROUPS_MAX, FLIGHTS_MAX, MEMBERS_MAX = 16, 256, 256  # as in flight_recorder.hpp
 THREADS_MAX, FRAMES_MAX = 256, 256
@@ -25,20 +24,20 @@ TYPE_NAMES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long"
 EQUAL_ON_ALL_RANKS = {"all_reduce", "broadcast", "reduce"}
 
 
-def inspect_process_groups(folder):
+def inspect_process_groups(name):
     """Makes the first process group start the thread. Before, a program may rely on having a single
     thread; a process group starts threads itself."""
     rendezvous = sys.modules.get("torch.distributed.rendezvous")
     handlers = getattr(rendezvous, "_rendezvous_handlers", None)
     if not isinstance(handlers, dict):
         return
-    inspection = Inspection(folder)
+    inspection = Inspection(name)
     for scheme, handler in list(handlers.items()):
         handlers[scheme] = inspection.before(handler)
 
 
 class Inspection:
-    def __init__(self, folder):
+    def __init__(self, name):
         # PyTorch has imported them. The thread imports nothing, since it could wait for another one
         # that imports.
         import functools
@@ -53,7 +52,7 @@ class Inspection:
         # The program may replace these functions (gevent).
         self.start_thread, self.own_ident = _thread.start_new_thread, _thread.get_ident
         self.lock, self.is_ending = _thread.allocate_lock(), False
-        self.folder, self.process, self.is_started = folder, os.getpid(), False
+        self.name, self.process, self.is_started = name, os.getpid(), False
         self.since = 0  # time of the last start of the default group
 
     def before(self, handler):
@@ -73,21 +72,13 @@ class Inspection:
             return
         self.is_started = True
         try:
-            listener = self.listen()
+            listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+            listener.bind(b"\0" + self.name)  # without a file
+            listener.listen(8)
             atexit.register(self.end)
             self.start_thread(self.serve, (listener,))
         except Exception:
             pass  # ddprun has other methods
-
-    def listen(self):
-        folder = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
-            listener.bind(f"/proc/self/fd/{folder}/{INSPECTION_SOCKET}")  # a short path
-            listener.listen(8)
-            return listener
-        finally:
-            os.close(folder)
 
     def end(self):
         """Lets the interpreter end: it could not end a thread in a function of PyTorch."""

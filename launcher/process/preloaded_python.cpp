@@ -304,7 +304,7 @@ asio::awaitable<std::variant<ForkedProcess, StartFailure>> PreloadedPython::fork
   send({"worker", std::to_string(request.kept_descriptor), std::to_string(request.memory_node),
         std::to_string(SYS_set_mempolicy), joined(request.cpus),
         std::to_string(request.arguments.size() - first_argument),
-        plan_.inspects_workers ? "inspected" : ""},
+        plan_.inspects_workers ? request.inspection_socket : ""},
        descriptors);
   status_writer = UniqueFd();
   auto receiving = receive(kForkLimit);

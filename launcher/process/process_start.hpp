@@ -53,9 +53,10 @@ struct ProcessRequest {
   int cgroup_fd = -1;        ///< directory of the cgroup to start in; -1: that of this process
   std::uint64_t data_bytes_max = 0;   ///< of writable memory; 0: limit of this process
   std::uint64_t cpu_seconds_max = 0;  ///< 0: limit of this process
-  std::optional<UserIds> user{};  ///< without supplementary groups; nullopt: that of this process
-  bool outlives_agent = false;    ///< no parent-death signal or raised OOM score; ignores signals
-  bool may_use_clone3 = true;     ///< false: simulates a kernel or seccomp filter without clone3
+  std::optional<UserIds> user{};    ///< without supplementary groups; nullopt: that of this process
+  bool outlives_agent = false;      ///< no parent-death signal or raised OOM score; ignores signals
+  std::string inspection_socket{};  ///< name for preload_inspection.py; empty: none
+  bool may_use_clone3 = true;       ///< false: simulates a kernel or seccomp filter without clone3
 };
 
 /// Reason why the exec of a process has not succeeded.

@@ -1,7 +1,6 @@
 #include "launcher/process/python_inspection.hpp"
 
 #include "launcher/stacks/python_answer.hpp"
-#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 
 #include <boost/asio/buffer.hpp>
@@ -11,10 +10,7 @@
 
 #include <algorithm>
 #include <array>
-#include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <utility>
 
 namespace ddprun {
@@ -24,19 +20,7 @@ namespace {
 namespace asio = boost::asio;
 using Socket = asio::local::stream_protocol::socket;
 
-// As in preload_inspection.py.
-constexpr const char* kSocketName = "python";
-
-UniqueFd open_socket_file(const HeldPath& folder) {
-  auto file = (folder / kSocketName).open(O_PATH | O_NOFOLLOW);
-  struct stat status {};
-  const bool is_socket =
-      file.get() >= 0 && ::fstat(file.get(), &status) == 0 && S_ISSOCK(status.st_mode);
-  return is_socket ? std::move(file) : UniqueFd();
-}
-
-/// Returns true if the process listened on the socket's other end: the worker could have replaced
-/// the file by another socket of this user.
+/// Returns true if the process listened on the socket's other end.
 bool belongs_to(Socket& socket, pid_t pid) {
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -44,10 +28,11 @@ bool belongs_to(Socket& socket, pid_t pid) {
          peer.pid == pid;
 }
 
-asio::awaitable<void> read_answer(Socket& socket, pid_t pid, int file,
+asio::awaitable<void> read_answer(Socket& socket, pid_t pid, const std::string& name,
                                   std::optional<std::string>& text) {
   boost::system::error_code error;
-  co_await socket.async_connect("/proc/self/fd/" + std::to_string(file),
+  // The name is in the kernel's abstract namespace, without a file.
+  co_await socket.async_connect(std::string(1, '\0') + name,
                                 asio::redirect_error(asio::use_awaitable, error));
   if (error || !belongs_to(socket, pid)) co_return;
   text.emplace();
@@ -62,25 +47,15 @@ asio::awaitable<void> read_answer(Socket& socket, pid_t pid, int file,
 
 }  // namespace
 
-bool has_inspection(const HeldPath& folder) {
-  return open_socket_file(folder).get() >= 0;
-}
-
 asio::awaitable<std::optional<std::string>> request_python_answer(asio::any_io_executor executor,
-                                                                  pid_t pid, HeldPath folder,
+                                                                  pid_t pid,
+                                                                  std::string socket_name,
                                                                   Deadline deadline) {
   std::optional<std::string> text;
-  const auto file = open_socket_file(folder);
-  if (file.get() < 0) co_return text;
   Socket socket(executor);
-  auto reading = read_answer(socket, pid, file.get(), text);
+  auto reading = read_answer(socket, pid, socket_name, text);
   co_await with_deadline(std::move(reading), deadline);
   co_return text;
-}
-
-void remove_inspection(const HeldPath& folder) noexcept {
-  const auto opened = folder.open(O_PATH | O_DIRECTORY);
-  if (opened.get() >= 0) ::unlinkat(opened.get(), kSocketName, 0);
 }
 
 }  // namespace ddprun

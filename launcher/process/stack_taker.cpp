@@ -166,8 +166,7 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
       .rank = worker->spec.rank, .pid = worker->process.pid(), .reason = std::move(moment.reason)};
   const TraceTarget target = trace_target_of(worker);
   auto facts = facts_of(target.pid, has_runtime, moment);
-  facts.has_thread = worker->is_fork_of_python && target.pid == worker->process.pid() &&
-                     has_inspection(worker->spec.error_file.parent_path());
+  facts.has_thread = !worker->inspection_socket.empty() && target.pid == worker->process.pid();
   facts.is_quick = is_quick;
   std::string text;
   bool has_enough = false;
@@ -232,10 +231,10 @@ asio::awaitable<StackTaker::Found> StackTaker::find_by(StackMeans means, TraceTa
 asio::awaitable<StackTaker::Found> StackTaker::request_from_thread(TraceTarget target,
                                                                    Deadline deadline) {
   if (is_stopped(target.pid)) co_return Found{.text = "", .problem = "the process is stopped"};
-  auto asking = request_python_answer(executor_, target.pid,
-                                      target.worker->spec.error_file.parent_path(), deadline);
+  auto asking =
+      request_python_answer(executor_, target.pid, target.worker->inspection_socket, deadline);
   const auto text = co_await std::move(asking);
-  if (!text) co_return Found{};  // the worker now runs another program
+  if (!text) co_return Found{};  // without a process group, or now another program
   auto answer = parse_python_answer(*text);
   if (!answer) co_return Found{.text = "", .problem = "no answer"};
   target.worker->python_flights = std::move(answer->flights);

@@ -31,6 +31,7 @@ struct Worker {
   bool was_stopped = false;  ///< asked to stop before its death was detected
   /// Invalid value in its slot of the control page, for which it was killed.
   std::optional<std::string> damage{};
+  std::string inspection_socket{};  ///< see ProcessRequest; empty: no fork of PreloadedPython
   /// Flight records in the last answer of StackMeans::python_thread.
   control::WorkerFlights python_flights{};
   /// What it did when it was found to hang. It is killed instead of asked to stop.

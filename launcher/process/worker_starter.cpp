@@ -2,6 +2,7 @@
 
 #include "launcher/process/exec_failure.hpp"
 #include "launcher/process/worker_environment.hpp"
+#include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/base/with_deadline.hpp"
 #include <ddprun/error.hpp>
@@ -12,6 +13,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <fcntl.h>
 #include <memory>
 #include <set>
@@ -37,6 +39,12 @@ asio::awaitable<void> end_of(std::shared_ptr<Worker> worker) {
     co_await worker->process.wait_for_end();
   } catch (const Error&) {
   }
+}
+
+/// Returns a name that no other process can have taken.
+std::string inspection_socket() {
+  constexpr std::size_t kRandomBytes = 16;
+  return "ddprun-" + hexadecimal(random_bytes(kRandomBytes));
 }
 
 /// Returns the names of variables that differ between workers, or that ddprun sets for each.
@@ -149,7 +157,8 @@ asio::awaitable<std::optional<StartFailure>> WorkerStarter::fork_with_streams(
                                .standard_output = out->worker_end(),
                                .standard_error = error->worker_end(),
                                .kept_descriptor = page_fd_,
-                               .cgroup_fd = containment_.cgroup_fd()};
+                               .cgroup_fd = containment_.cgroup_fd(),
+                               .inspection_socket = inspection_socket()};
   const bool is_fork_of_python = is_python_ready_;
   auto starting = start_process(request);
   auto started = co_await std::move(starting);
@@ -158,12 +167,13 @@ asio::awaitable<std::optional<StartFailure>> WorkerStarter::fork_with_streams(
   error->close_worker_end();
   out->start();
   error->start();
-  workers_.push_back(
-      std::make_shared<Worker>(Worker{.spec = spec,
-                                      .process = std::move(std::get<WorkerProcess>(started)),
-                                      .standard_output = std::move(out),
-                                      .standard_error = std::move(error),
-                                      .is_fork_of_python = is_fork_of_python && is_python_ready_}));
+  Worker worker{.spec = spec,
+                .process = std::move(std::get<WorkerProcess>(started)),
+                .standard_output = std::move(out),
+                .standard_error = std::move(error),
+                .is_fork_of_python = is_fork_of_python && is_python_ready_};
+  if (worker.is_fork_of_python) worker.inspection_socket = request.inspection_socket;
+  workers_.push_back(std::make_shared<Worker>(std::move(worker)));
   co_return std::nullopt;
 }
 

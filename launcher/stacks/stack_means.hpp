@@ -23,7 +23,7 @@ std::string to_string(StackMeans means);
 struct StackFacts {
   bool is_python = false;
   bool has_runtime = false;    ///< links the worker runtime and has initialised it
-  bool has_thread = false;     ///< has the thread of StackMeans::python_thread
+  bool has_thread = false;     ///< may have the thread of StackMeans::python_thread
   bool catches_abort = false;  ///< has a handler for SIGABRT, as Python's faulthandler does
   bool may_end = false;        ///< is about to be stopped anyway, without cleanup
   bool has_py_spy = false;

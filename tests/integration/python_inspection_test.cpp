@@ -1,56 +1,56 @@
-// Requests to the thread of a preloaded worker, whose socket may be anything.
+// Requests to the thread of a preloaded worker, which may do anything with its socket.
 #include "launcher/process/python_inspection.hpp"
 
 #include "launcher/stacks/python_answer.hpp"
+#include "rendezvous/base/random_bytes.hpp"
 #include "rendezvous/base/unique_fd.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <doctest/doctest.h>
 
-#include <array>
+#include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <cstddef>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace python_inspection_test {
 
 using namespace ddprun;
-using namespace ddprun::test;
 using namespace std::chrono_literals;
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr auto kLimit = 10s;
 
-UniqueFd listen_at(const fs::path& path) {
-  UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
-  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-  REQUIRE(::listen(listener.get(), 1) == 0);
-  return listener;
-}
+/// A socket with a name of its own.
+struct Listener {
+  std::string name = "ddprun-test-" + hexadecimal(random_bytes(8));
+  UniqueFd fd{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
 
-std::optional<std::string> request(const fs::path& folder, std::chrono::milliseconds limit = kLimit,
+  Listener() {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::copy(name.begin(), name.end(), address.sun_path + 1);
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    REQUIRE(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::listen(fd.get(), 1) == 0);
+  }
+};
+
+std::optional<std::string> request(const std::string& name,
+                                   std::chrono::milliseconds limit = kLimit,
                                    pid_t pid = ::getpid()) {
   boost::asio::io_context context;
   std::optional<std::string> answer;
   auto asking = [&]() -> boost::asio::awaitable<void> {
-    auto requesting = request_python_answer(context.get_executor(), pid, HeldPath(folder),
-                                            Deadline::after(limit));
+    auto requesting =
+        request_python_answer(context.get_executor(), pid, name, Deadline::after(limit));
     answer = co_await std::move(requesting);
   };
   boost::asio::co_spawn(context, asking, boost::asio::detached);
@@ -70,55 +70,34 @@ void serve(int listener, const std::string& text, int times = 1) {
 
 TEST_SUITE("python inspection") {
   TEST_CASE("python inspection: the answer of the worker's own socket is read to its end") {
-    const TemporaryFolder folder;
-    const auto listener = listen_at(folder.path() / "python");
-    CHECK(has_inspection(HeldPath(folder.path())));
-    std::thread worker([&] { serve(listener.get(), "stacks\nend\n"); });
-    CHECK(request(folder.path()) == "stacks\nend\n");
+    const Listener listener;
+    std::thread worker([&] { serve(listener.fd.get(), "stacks\nend\n"); });
+    CHECK(request(listener.name) == "stacks\nend\n");
     worker.join();
-    remove_inspection(HeldPath(folder.path()));
-    CHECK_FALSE(has_inspection(HeldPath(folder.path())));
   }
 
   TEST_CASE("python inspection: a socket on which another process listens is not read") {
-    const TemporaryFolder folder;
-    const auto listener = listen_at(folder.path() / "python");
-    std::thread other([&] { serve(listener.get(), "stacks\nend\n"); });
-    CHECK_FALSE(request(folder.path(), kLimit, ::getppid()));
+    const Listener listener;
+    std::thread other([&] { serve(listener.fd.get(), "stacks\nend\n"); });
+    CHECK_FALSE(request(listener.name, kLimit, ::getppid()));
     other.join();
   }
 
-  TEST_CASE("python inspection: only a socket is asked, and no longer than it listens") {
-    const TemporaryFolder folder;
-    const auto path = folder.path() / "python";
-    CHECK_FALSE(has_inspection(HeldPath(folder.path())));
-    CHECK_FALSE(request(folder.path()));
-    std::ofstream(path) << "stacks\nend\n";
-    CHECK_FALSE(has_inspection(HeldPath(folder.path())));
-    fs::remove(path);
-    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-    CHECK_FALSE(request(folder.path()));
-    fs::remove(path);
-    const auto elsewhere = listen_at(folder.path() / "elsewhere");
-    fs::create_symlink("elsewhere", path);
-    CHECK_FALSE(has_inspection(HeldPath(folder.path())));
-    CHECK_FALSE(request(folder.path()));
-    fs::remove(path);
-    listen_at(path);  // and ends
-    CHECK_FALSE(request(folder.path()));
+  TEST_CASE("python inspection: a worker that does not listen has no answer") {
+    Listener listener;
+    listener.fd = UniqueFd();
+    CHECK_FALSE(request(listener.name));
   }
 
   TEST_CASE("python inspection: a worker that sends nothing costs the time limit") {
-    const TemporaryFolder folder;
-    const auto listener = listen_at(folder.path() / "python");
-    CHECK(request(folder.path(), 100ms) == "");
+    const Listener listener;
+    CHECK(request(listener.name, 100ms) == "");
   }
 
   TEST_CASE("python inspection: an answer without end is read to a limit") {
-    const TemporaryFolder folder;
-    const auto listener = listen_at(folder.path() / "python");
-    std::thread worker([&] { serve(listener.get(), std::string(1000, 'x'), 1'000'000); });
-    const auto answer = request(folder.path());
+    const Listener listener;
+    std::thread worker([&] { serve(listener.fd.get(), std::string(1000, 'x'), 1'000'000); });
+    const auto answer = request(listener.name);
     worker.join();
     REQUIRE(answer);
     CHECK(answer->size() == kPythonAnswerBytesMax);

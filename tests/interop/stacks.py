@@ -14,6 +14,17 @@ import harness
 
 HANGS = pathlib.Path(__file__).parent / "hangs.py"
 FUNCTIONS = {0: "wait_in_vain", 1: "never_come"}  # in which the ranks wait
+CLIENT = """
+import socket, sys
+for name in sys.argv[1:]:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect("\\0" + name)
+        while text := connection.recv(65536):
+            sys.stdout.buffer.write(text)
+    except ConnectionError:
+        pass  # of another run
+"""
 WITHOUT_TOOLS = {"PATH": "/nonexistent"}
 
 
@@ -96,7 +107,6 @@ class Stacks(harness.RunTest):
         self.assertEqual(run.code, 128 + signal.SIGTERM, run.stderr)
         self.assertIn("taken by a thread of the worker", run.stderr)
         self.assertNotIn("faulthandler", run.stderr)
-        self.assertEqual([*run.folder.glob("logs/*/*/?/python")], [])
 
     def test_a_preloaded_worker_that_keeps_its_interpreter_locked_is_inspected_otherwise(self):
         run = self.start_hanging("--preload=torch", "--shutdown_timeout=0.5", HANGS, "deaf",
@@ -108,6 +118,19 @@ class Stacks(harness.RunTest):
         self.assert_python_lines(run, "still running 0.5 s after the request to stop",
                                  {1: "never_come"})
         self.assert_own_lines(run, 0)
+
+    def test_a_preloaded_worker_answers_only_its_user_and_root(self):
+        if os.geteuid() != 0:
+            self.skipTest("must be root")
+        run = self.start_hanging("--preload=torch", HANGS)
+        names = re.findall(r"@(ddprun-\w+)\n", pathlib.Path("/proc/net/unix").read_text())
+        self.assertGreaterEqual(len(names), 2)
+        for user, is_answered in ((0, True), (65534, False)):
+            client = subprocess.run(["/usr/bin/python3", "-c", CLIENT, *names], user=user,
+                                    check=True, stdout=subprocess.PIPE, timeout=harness.TIME_LIMIT)
+            self.assertEqual(b"wait_in_vain" in client.stdout, is_answered)
+        run.process.terminate()
+        self.finish(run)
 
     def threads_of(self, *options):
         """Returns their numbers in rank 0 before and after its process group starts."""

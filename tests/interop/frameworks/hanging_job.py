@@ -1,4 +1,4 @@
-"""Hangs in a collective that the last rank does not enter, with other groups and calls before it."""
+"""Hangs in a collective that the last rank does not enter, after calls of other groups."""
 import sys
 import time
 
