@@ -2,8 +2,9 @@
 PyTorch. Precedes preload.py in the file of the interpreter.
 
 A thread listens on a socket, whose random name ddprun chooses, and sends its answer to each
-connection of this user: lines of fields separated by tabs about the last calls of the process groups, and after the line
-"stacks" the Python frames of all threads. It is PythonAnswer in python_answer.hpp.
+connection of this user: lines of fields separated by tabs about the last calls of the process
+groups, and after the line "stacks" the Python frames of all threads. It is PythonAnswer in
+python_answer.hpp.
 """
 
 import _socket
