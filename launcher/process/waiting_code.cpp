@@ -68,13 +68,34 @@ std::vector<Mapping> code_of(pid_t pid) {
   return parse_mappings(executable);
 }
 
+/// Returns the number of bytes read.
+std::size_t read_memory(pid_t pid, std::uint64_t address, void* to, std::size_t bytes) {
+  iovec local{.iov_base = to, .iov_len = bytes};
+  iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = bytes};
+  const ssize_t result = ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
+  return result > 0 ? static_cast<std::size_t>(result) : 0;
+}
+
 std::vector<std::uint64_t> words_at(pid_t pid, std::uint64_t address) {
   std::vector<std::uint64_t> words(kWordsMax);
-  iovec local{.iov_base = words.data(), .iov_len = words.size() * sizeof(std::uint64_t)};
-  iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = local.iov_len};
-  const ssize_t bytes = ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
-  words.resize(bytes > 0 ? static_cast<std::size_t>(bytes) / sizeof(std::uint64_t) : 0);
+  const auto bytes = read_memory(pid, address, words.data(), words.size() * sizeof(std::uint64_t));
+  words.resize(bytes / sizeof(std::uint64_t));
   return words;
+}
+
+const Mapping* mapping_of(std::uint64_t address, const std::vector<Mapping>& code) {
+  const auto found = std::find_if(code.begin(), code.end(), [address](const Mapping& each) {
+    return each.begin <= address && address < each.end;
+  });
+  return found == code.end() ? nullptr : &*found;
+}
+
+/// Numbers on a stack may lie in code by chance: a process maps gigabytes of libraries.
+bool is_return_address(pid_t pid, std::uint64_t word, const std::vector<Mapping>& code) {
+  if (mapping_of(word, code) == nullptr) return false;
+  std::array<std::uint8_t, kCallBytesMax> before{};
+  return read_memory(pid, word - before.size(), before.data(), before.size()) == before.size() &&
+         ends_with_call(before);
 }
 
 std::string system_call_text(pid_t pid) {
@@ -85,7 +106,21 @@ std::string system_call_text(pid_t pid) {
 std::string code_in_call(pid_t pid, std::string_view text) {
   const auto address = stack_pointer(text);
   if (address == 0) return {};
-  return calling_code(words_at(pid, address), code_of(pid));
+  const auto code = code_of(pid);
+  auto words = words_at(pid, address);
+  std::erase_if(words, [&](auto word) { return !is_return_address(pid, word, code); });
+  return calling_code(words, code);
+}
+
+/// Returns the length of an x86-64 call with this operand (FF /2), or 0 for other instructions.
+std::size_t indirect_call_length(std::uint8_t operand) {
+  constexpr unsigned kCallDigit = 2;
+  const unsigned mode = operand >> 6, digit = operand >> 3 & 7U, base = operand & 7U;
+  if (digit != kCallDigit) return 0;
+  const std::size_t with_index = base == 4 && mode != 3 ? 1 : 0;
+  if (mode == 0) return 2 + with_index + (base == 5 ? 4 : 0);
+  if (mode == 1) return 2 + with_index + 1;
+  return mode == 2 ? 2 + with_index + 4 : 2;
 }
 
 }  // namespace
@@ -93,10 +128,8 @@ std::string code_in_call(pid_t pid, std::string_view text) {
 std::string calling_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code) {
   std::vector<std::string_view> files;  // of words, innermost first
   for (const auto word : stack) {
-    const auto mapping = std::find_if(code.begin(), code.end(), [&](const Mapping& each) {
-      return each.begin <= word && word < each.end;
-    });
-    if (mapping != code.end() && !is_between(mapping->file)) files.push_back(mapping->file);
+    const Mapping* const mapping = mapping_of(word, code);
+    if (mapping != nullptr && !is_between(mapping->file)) files.push_back(mapping->file);
   }
   if (!files.empty() && is_collective_library(files.front())) return std::string(files.front());
   const auto weight = [&files](std::string_view file) {
@@ -106,6 +139,17 @@ std::string calling_code(std::span<const std::uint64_t> stack, const std::vector
     return weight(one) < weight(other);
   });
   return most == files.end() ? std::string() : std::string(*most);
+}
+
+bool ends_with_call(std::span<const std::uint8_t, kCallBytesMax> code) {
+  constexpr std::uint8_t kDirect = 0xE8, kIndirect = 0xFF;
+  constexpr std::size_t kDirectLength = 5, kIndirectLengthMin = 2;
+  if (code[code.size() - kDirectLength] == kDirect) return true;
+  for (auto length = kIndirectLengthMin; length <= code.size(); ++length) {
+    const auto* const begin = code.data() + code.size() - length;
+    if (begin[0] == kIndirect && indirect_call_length(begin[1]) == length) return true;
+  }
+  return false;
 }
 
 std::string waiting_code(pid_t pid) {

@@ -6,6 +6,7 @@
 
 #include "launcher/stacks/native_stack.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -18,8 +19,15 @@ namespace ddprun {
 /// Returns the file whose code has probably made the system call at the end of a stack, except the
 /// C and C++ libraries: the innermost one if it is a library for collectives, otherwise the one to
 /// whose code most words point; empty if no word does. A stack also contains words of earlier
-/// calls. `stack`: innermost words, innermost first. `code`: executable mappings.
+/// calls. `stack`: innermost return addresses, innermost first. `code`: executable mappings.
 std::string calling_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code);
+
+/// Number of bytes before a return address that ends_with_call() needs.
+inline constexpr std::size_t kCallBytesMax = 7;
+
+/// Returns true if x86-64 code ends with a call instruction, so that the address after it can be a
+/// return address.
+bool ends_with_call(std::span<const std::uint8_t, kCallBytesMax> code);
 
 /// Returns the file whose code has made the system call in which the main thread of a process
 /// waits; empty if it does not wait, or if this user may not inspect the process. May block without

@@ -35,6 +35,11 @@ const std::vector<Mapping> kCode = {
     {.begin = 0x5000, .end = 0x6000, .file_offset = 0, .file = "/venv/torch/lib/libtorch_cpu.so"},
     {.begin = 0x6000, .end = 0x7000, .file_offset = 0, .file = "[vdso]"}};
 
+bool is_call(std::vector<std::uint8_t> code) {
+  code.insert(code.begin(), kCallBytesMax - code.size(), 0x90);
+  return ends_with_call(std::span<const std::uint8_t, kCallBytesMax>(code.data(), kCallBytesMax));
+}
+
 std::string calling(const std::vector<std::uint64_t>& stack) {
   return calling_code(stack, kCode);
 }
@@ -115,6 +120,31 @@ TEST_SUITE("waiting code") {
     CHECK(calling({0x1100, 0x5100, 0x3100}) == "/venv/torch/lib/libtorch_cpu.so");
     CHECK(calling({0x2000, 0xfff, 0x3100}).empty());
     CHECK(calling({}).empty());
+  }
+
+  TEST_CASE("waiting code: a return address is preceded by a call") {
+    const std::vector<std::uint8_t> calls[] = {
+        {0xE8, 1, 2, 3, 4},              // to a relative address
+        {0xFF, 0xD0},                    // to %rax
+        {0xFF, 0x10},                    // to *(%rax)
+        {0xFF, 0x14, 0xD8},              // to *(%rax,%rbx,8)
+        {0xFF, 0x50, 8},                 // to *8(%rax)
+        {0xFF, 0x54, 0x24, 8},           // to *8(%rsp)
+        {0xFF, 0x15, 1, 2, 3, 4},        // to *x(%rip)
+        {0xFF, 0x90, 1, 2, 3, 4},        // to *x(%rax)
+        {0xFF, 0x94, 0x24, 1, 2, 3, 4},  // to *x(%rsp)
+    };
+    for (const auto& call : calls) {
+      CAPTURE(&call - calls);
+      CHECK(is_call(call));
+      if (call.size() == kCallBytesMax) continue;
+      auto followed = call;
+      followed.push_back(0x90);
+      CHECK_FALSE(is_call(followed));
+    }
+    CHECK_FALSE(is_call({}));
+    CHECK_FALSE(is_call({0xFF, 0xE0}));  // a jump
+    CHECK_FALSE(is_call({0xFF, 0xD0, 0xFF}));
   }
 
   TEST_CASE("waiting code: nanosleep() but not pause() counts as sleep") {
