@@ -70,9 +70,10 @@ class CollectiveBenchTest(unittest.TestCase):
 
     def test_latencies_of_single_calls(self):
         file = self.folder / "figures.json"
-        end = run("-b", "1K", "-e", "1K", "-n", "50", "--rounds=2", "--latencies",
+        end = run("-b", "1K", "-e", "1K", "-n", "50", "--rounds=2", "--latencies", "--rewrite",
                   f"--json={file}")
         self.assertEqual(end.returncode, 0, end.stdout + end.stderr)
+        self.assertIn("rewritten before each call", end.stdout)
         figure = json.loads(file.read_text(encoding="utf-8"))["figures"][0]
         self.assertGreaterEqual(figure["p99_us"], figure["time_us"])
         self.assertGreater(figure["time_us"], 0)

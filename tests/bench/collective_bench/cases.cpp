@@ -153,10 +153,13 @@ void Case::call() {
   }
 }
 
-void Case::fill() {
+void Case::write_input() {
   const Buffer buffer = input();
   for (std::size_t i = 0; i < buffer.elements; ++i)
     store_element(buffer, i, value_of(group_.rank(), i));
+}
+
+void Case::clear_output() {
   if (!has_output()) return;
   const Buffer result = output();
   for (std::size_t i = 0; i < result.elements; ++i) store_element(result, i, 0);
@@ -190,7 +193,8 @@ double Case::expected(std::size_t index) const {
 }
 
 std::size_t Case::count_wrong() {
-  fill();
+  write_input();
+  clear_output();
   call();
   const bool has_result =
       !(kind_ == Kind::reduce || kind_ == Kind::gather) || group_.rank() == options_.root;

@@ -31,6 +31,7 @@ class Case {
   /// Root rank; -1 without one.
   int root() const;
 
+  void write_input();
   /// Blocks until it has ended on this rank.
   void call();
 
@@ -64,7 +65,7 @@ class Case {
   bool has_output() const;
   Buffer input() const;
   Buffer output() const;
-  void fill();
+  void clear_output();
   double expected(std::size_t index) const;
 
   const Options& options_;

@@ -72,6 +72,7 @@ std::string json_of(const Options& options, int ranks, const std::vector<Figure>
                         {"iterations", options.iterations},
                         {"rounds", options.rounds},
                         {"memory", options.own_memory ? "own" : "group"},
+                        {"rewritten", options.rewrite},
                         {"figures", nlohmann::json::array()}};
   for (const auto& figure : figures) {
     nlohmann::json one = {{"collective", figure.collective},
@@ -95,9 +96,10 @@ std::string json_of(const Options& options, int ranks, const std::vector<Figure>
 }  // namespace
 
 void print_header(const Options& options, int ranks) {
-  std::printf("# %d ranks, %d iterations (%d to warm up), medians of %d rounds, %s memory\n", ranks,
-              options.iterations, options.warmup_iterations, options.rounds,
-              options.own_memory ? "the caller's" : "the group's");
+  std::printf("# %d ranks, %d iterations (%d to warm up), medians of %d rounds, buffers %s%s\n",
+              ranks, options.iterations, options.warmup_iterations, options.rounds,
+              options.own_memory ? "from the heap" : "of the group",
+              options.rewrite ? ", rewritten before each call" : "");
   std::printf("#%11s %12s %8s %6s %5s  %-8s %10s %8s %8s %6s %10s %7s %7s\n", "size", "count",
               "type", "redop", "root", "backend", "time", "algbw", "busbw", "#wrong", "p99",
               "probe", "vs");

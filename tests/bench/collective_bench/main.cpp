@@ -142,11 +142,18 @@ class Bench {
   double time_case(Case& one, ProcessGroup& group, std::vector<double>& calls) {
     for (int i = 0; i < options_.warmup_iterations; ++i) one.call();
     group.barrier().wait();
-    if (!options_.latencies)
+    if (!options_.latencies && !options_.rewrite)
       return mean_over_ranks(group, time_calls(options_.iterations, [&] { one.call(); }));
-    for (int i = 0; i < options_.iterations; ++i)
+    double sum = 0;
+    for (int i = 0; i < options_.iterations; ++i) {
+      if (options_.rewrite) {
+        one.write_input();
+        groups_[0].barrier().wait();
+      }
       calls.push_back(time_calls(1, [&] { one.call(); }));
-    return 0;
+      sum += calls.back();
+    }
+    return mean_over_ranks(group, sum / options_.iterations);
   }
 
   const Options& options_;

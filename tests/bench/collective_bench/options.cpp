@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -160,12 +161,15 @@ std::variant<Options, int> parse(int argc, char** argv) {
   app.add_option("-o,--op", op, "how elements are combined")->check(CLI::IsMember(names_of(kOps)));
   app.add_option("-d,--datatype", type, "of the elements")->check(CLI::IsMember(names_of(kTypes)));
   app.add_option("-r,--root", options.root, "of collectives that have one")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, std::numeric_limits<int>::max()));
   app.add_option("--vs", backends, "backends, separated by commas");
   app.add_flag("--latencies", options.latencies,
                "time each call alone, on rank 0, and show the slowest of 100 as well");
   app.add_flag("--own_memory", options.own_memory,
                "buffers from the heap, not from the group's own memory");
+  app.add_flag("--rewrite", options.rewrite,
+               "write the input before each call, as a backward pass does, and await a barrier of "
+               "the first backend; neither is part of the time");
   app.add_option("--csv", options.csv, "file for the figures");
   app.add_option("--json", options.json, "file for the figures");
   try {

@@ -23,6 +23,7 @@ struct Options {
   int check = 1;
   bool latencies = false;   ///< each call is timed alone
   bool own_memory = false;  ///< buffers of the caller instead of the group
+  bool rewrite = false;     ///< each call is timed alone, after its rank has written its input
   ReduceOp op = ReduceOp::sum;
   DataType type = DataType::float32;
   int root = 0;
