@@ -203,15 +203,17 @@ TEST_SUITE("collectives") {
   }
 
   TEST_CASE("collectives: in-place calls work with every algorithm") {
-    run_ways(3, [&](ProcessGroup& group, const Way& way) {
+    const auto check = [](ProcessGroup& group, const Way& way) {
+      const int size = group.size();
       const auto rank = static_cast<std::size_t>(group.rank());
       for (const std::size_t count : kCounts) {
-        const auto wide = make_inputs(3, count * 3, DataType::float32);
+        const auto wide =
+            make_inputs(size, count * static_cast<std::size_t>(size), DataType::float32);
         const auto gathered = make_buffer(group, way, wide[rank], DataType::float32);
         group.all_gather(gathered.buffer.slice(rank * count, count), gathered.buffer).wait();
         Bytes diagonal;
-        for (int r = 0; r < 3; ++r) {
-          const Bytes part = part_of(wide[r], r, 3);
+        for (int r = 0; r < size; ++r) {
+          const Bytes part = part_of(wide[static_cast<std::size_t>(r)], r, size);
           diagonal.insert(diagonal.end(), part.begin(), part.end());
         }
         CHECK(gathered.bytes() == diagonal);
@@ -220,14 +222,29 @@ TEST_SUITE("collectives") {
         const Buffer own = scattered.buffer.slice(rank * count, count);
         group.reduce_scatter(scattered.buffer, own, ReduceOp::sum).wait();
         const Bytes sum = serial_reduce(wide, DataType::float32, ReduceOp::sum);
-        CHECK(part_of(scattered.bytes(), group.rank(), 3) == part_of(sum, group.rank(), 3));
+        CHECK(part_of(scattered.bytes(), group.rank(), size) == part_of(sum, group.rank(), size));
 
         const auto exchanged = make_buffer(group, way, wide[rank], DataType::float32);
         group.all_to_all(exchanged.buffer, exchanged.buffer).wait();
-        for (int r = 0; r < 3; ++r)
-          CHECK(part_of(exchanged.bytes(), r, 3) == part_of(wide[r], group.rank(), 3));
+        for (int r = 0; r < size; ++r) {
+          const Bytes& theirs = wide[static_cast<std::size_t>(r)];
+          CHECK(part_of(exchanged.bytes(), r, size) == part_of(theirs, group.rank(), size));
+        }
+
+        const auto kept = make_buffer(group, way, wide[rank], DataType::float32);
+        const Buffer part = kept.buffer.slice(rank * count, count);
+        group.gather(part, kept.buffer, 1).wait();
+        if (rank == 1) {
+          CHECK(kept.bytes() == diagonal);
+        } else if (count > 0) {
+          std::memset(part.data, 0, part.bytes());
+        }
+        group.scatter(kept.buffer, part, 1).wait();
+        CHECK(part_of(kept.bytes(), group.rank(), size) == part_of(diagonal, group.rank(), size));
       }
-    });
+    };
+    run_ways(2, check);
+    run_ways(3, check);
   }
 
   TEST_CASE("collectives: a barrier completes only after all ranks have arrived") {

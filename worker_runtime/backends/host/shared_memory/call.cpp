@@ -25,6 +25,12 @@ bool Call::contributes(int rank) const {
   return !only_root || rank == operation.peer;
 }
 
+bool Call::is_read_by_others(int rank) const {
+  const bool ends_at_root =
+      operation.collective == Collective::reduce || operation.collective == Collective::gather;
+  return contributes(rank) && !(ends_at_root && rank == operation.peer);
+}
+
 CallHeader header_of(const Call& call) {
   const Operation& operation = call.operation;
   return {.sequence = call.sequence,

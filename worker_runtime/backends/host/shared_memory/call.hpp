@@ -27,8 +27,10 @@ struct Call {
   std::byte* input() const { return static_cast<std::byte*>(operation.input.data); }
   std::byte* output() const { return static_cast<std::byte*>(operation.output.data); }
 
-  /// Returns true if another rank needs this rank's input.
+  /// Returns true if the collective reads the input of `rank`.
   bool contributes(int rank) const;
+  /// Returns true if other ranks than `rank` read its input.
+  bool is_read_by_others(int rank) const;
 };
 
 /// Returns the published form of `call`; the caller sets `input` and `reachable`.

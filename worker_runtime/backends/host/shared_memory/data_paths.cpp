@@ -27,10 +27,20 @@ bool SharedMemoryBackend::is_reachable(const Call& call) const {
          region_.in_arenas(operation.input.data, operation.input.bytes());
 }
 
+/// Only the own part of an input with a part per rank is read.
+void SharedMemoryBackend::Source::use_input(int rank, const Call& call, Range range) {
+  if (!call.contributes(rank)) return;
+  const auto own = static_cast<std::size_t>(rank);
+  const std::size_t part = call.parts > 1 ? own : 0;
+  ranks[own] =
+      call.input() + range.first * call.element_bytes + part * (call.part_bytes() - part_bytes);
+}
+
 SharedMemoryBackend::Source SharedMemoryBackend::inline_source(const Call& call) const {
   Source source(call.part_bytes());
   for (int rank = 0; rank < ranks_; ++rank)
     source.ranks[static_cast<std::size_t>(rank)] = slot(rank).payload;
+  source.use_input(rank_, call, {0, call.part_elements});
   return source;
 }
 
@@ -40,6 +50,7 @@ SharedMemoryBackend::Source SharedMemoryBackend::tiny_source(const Call& call) c
     source.ranks[static_cast<std::size_t>(rank)] =
         region_.line(rank).step(round_).tiny.payload.data();
   }
+  source.use_input(rank_, call, {0, call.part_elements});
   return source;
 }
 
@@ -51,9 +62,10 @@ SharedMemoryBackend::Source SharedMemoryBackend::direct_source(const Call& call)
 }
 
 void SharedMemoryBackend::stage(const Call& call, Range range, std::byte* to) const {
-  if (!call.contributes(rank_)) return;
+  if (ranks_ == 1 || !call.is_read_by_others(rank_)) return;
   const std::size_t bytes = range.count * call.element_bytes;
   for (std::size_t part = 0; part < call.parts; ++part) {
+    if (call.parts > 1 && part == static_cast<std::size_t>(rank_)) continue;  // only read here
     copy_bytes(to + part * bytes,
                call.input() + part * call.part_bytes() + range.first * call.element_bytes, bytes);
   }

@@ -74,6 +74,9 @@ class SharedMemoryBackend final : public WatchfulBackend {
     std::array<const std::byte*, kRanksMax> ranks;
     std::size_t part_bytes;
 
+    /// Makes the calling rank, `rank`, read its own contribution to `range` of the parts in its
+    /// input. Without effect if it has none.
+    void use_input(int rank, const Call& call, collectives::Range range);
     const std::byte* at(int rank, std::size_t part) const {
       return ranks[static_cast<std::size_t>(rank)] + part * part_bytes;
     }
@@ -84,6 +87,8 @@ class SharedMemoryBackend final : public WatchfulBackend {
   void run_tiny(const Call& call);
   void run_direct(const Call& call);
   void run_staged(const Call& call);
+  /// Returns true if each rank combines a slice of each piece, which the others collect.
+  bool is_sliced(const Call& call) const;
   void fill(const Call& call, collectives::Range range, std::uint64_t piece) const;
   void consume_piece(const Call& call, collectives::Range range, std::uint64_t piece) const;
   void combine_piece(const Call& call, collectives::Range range, std::uint64_t piece) const;
@@ -109,6 +114,7 @@ class SharedMemoryBackend final : public WatchfulBackend {
   Source inline_source(const Call& call) const;
   Source tiny_source(const Call& call) const;
   Source direct_source(const Call& call) const;
+  Source piece_source(const Call& call, collectives::Range range, std::uint64_t piece) const;
   bool is_reachable(const Call& call) const;
   Slot& slot(int rank) const { return region_.slot(rank, round_); }
 

@@ -2,14 +2,19 @@
 // through each rank's pipe. A rank fills its next piece before it awaits the results of the
 // previous ones, so that most waits end immediately:
 //
-//   turn k:  fill k  |  consume k - 1                       or, for an all_reduce,
+//   turn k:  fill k  |  consume k - 1                       or, for a sliced all_reduce,
 //            fill k  |  combine this rank's slice of k - 1  |  collect the others' of k - 2
+//
+// An all_reduce of three or more ranks is sliced. Two ranks each combine all data: as many bytes
+// pass between them as with slices, with half as many waits.
+//
+// Other ranks read pieces from a cache that they share with the writer, if there is one, so pieces
+// are written by ordinary stores: non-temporal ones would write them to memory.
 //
 // A rank that fills piece k has waited in turn k - 1 until all ranks have filled k - 2. They did so
 // after their turn k - 3, in which they finished with pieces up to k - 5. Five pieces in a pipe
 // therefore ensure that no rank overwrites a piece that another rank reads.
 #include "worker_runtime/backends/host/shared_memory/shared_memory_backend.hpp"
-#include "worker_runtime/collectives/stream_copy.hpp"
 
 #include <cstring>
 
@@ -20,10 +25,14 @@ static_assert(kPieceBytes / kRanksMax >= sizeof(double));  // an element of each
 
 using collectives::Range;
 
+bool SharedMemoryBackend::is_sliced(const Call& call) const {
+  return call.operation.collective == Collective::all_reduce && ranks_ > 2;
+}
+
 void SharedMemoryBackend::run_staged(const Call& call) {
   const auto rounds =
       collectives::plan_rounds(call.part_elements, call.parts, call.element_bytes, kPieceBytes);
-  const bool has_slices = call.operation.collective == Collective::all_reduce;
+  const bool has_slices = is_sliced(call);
   Pipe& own = region_.pipe(rank_);
   const std::uint64_t pieces = rounds.count();
   const std::uint64_t turns = pieces + (has_slices ? 2 : 1);
@@ -51,39 +60,39 @@ void SharedMemoryBackend::await_pipes(Counter Pipe::*counter, std::uint64_t piec
   if (const auto late = sync_.wait_all(counter_of, pieces, call.deadline)) time_out(*late, call);
 }
 
-/// In an all_reduce, the slice that this rank reduces does not pass through its pipe.
+/// The slice that this rank combines does not pass through its pipe.
 void SharedMemoryBackend::fill(const Call& call, Range range, std::uint64_t piece) const {
   std::byte* const to = region_.pipe(rank_).piece(piece);
-  if (call.operation.collective != Collective::all_reduce) return stage(call, range, to);
+  if (!is_sliced(call)) return stage(call, range, to);
   const std::byte* const from = call.input() + range.first * call.element_bytes;
   const Range own = collectives::slice_of(range.count, call.element_bytes, ranks_, rank_);
   const std::size_t before = own.first * call.element_bytes;
   const std::size_t after = (own.first + own.count) * call.element_bytes;
-  collectives::stream_copy(to, from, before);
-  collectives::stream_copy(to + after, from + after, range.count * call.element_bytes - after);
+  std::memcpy(to, from, before);
+  std::memcpy(to + after, from + after, range.count * call.element_bytes - after);
 }
 
 void SharedMemoryBackend::consume_piece(const Call& call, Range range, std::uint64_t piece) const {
-  if (call.operation.collective == Collective::all_reduce) return combine_piece(call, range, piece);
+  if (is_sliced(call)) return combine_piece(call, range, piece);
+  consume(call, range, piece_source(call, range, piece));
+}
+
+SharedMemoryBackend::Source SharedMemoryBackend::piece_source(const Call& call, Range range,
+                                                              std::uint64_t piece) const {
   Source source(range.count * call.element_bytes);
   for (int rank = 0; rank < ranks_; ++rank)
     source.ranks[static_cast<std::size_t>(rank)] = region_.pipe(rank).piece(piece);
-  consume(call, range, source);
+  source.use_input(rank_, call, range);
+  return source;
 }
 
 void SharedMemoryBackend::combine_piece(const Call& call, Range range, std::uint64_t piece) const {
   const std::size_t offset = range.first * call.element_bytes;
   const Range slice = collectives::slice_of(range.count, call.element_bytes, ranks_, rank_);
   const std::size_t first = slice.first * call.element_bytes;
-  Source source(0);
-  for (int rank = 0; rank < ranks_; ++rank)
-    source.ranks[static_cast<std::size_t>(rank)] = region_.pipe(rank).piece(piece);
-  source.ranks[static_cast<std::size_t>(rank_)] = call.input() + offset;
-  std::byte* const result = call.output() + offset + first;
-  void* const destination = result;
-  combine(call, slice, source, 0, {&destination, 1});
-  collectives::stream_copy(region_.pipe(rank_).piece(piece) + first, result,
-                           slice.count * call.element_bytes);
+  const std::array<void*, 2> results = {call.output() + offset + first,
+                                        region_.pipe(rank_).piece(piece) + first};
+  combine(call, slice, piece_source(call, range, piece), 0, results);
 }
 
 void SharedMemoryBackend::collect_piece(const Call& call, Range range, std::uint64_t piece) const {
