@@ -51,10 +51,13 @@ struct TinyCall {
 struct alignas(kCacheLine) Counter {
   std::atomic<std::uint64_t> value;
   Word sleepers;  ///< number of threads that sleep in the kernel
+  Word cpu;       ///< CPU on which the number was written last
   TinyCall tiny;  ///< call of the writer, complete before the number is written
 
   const void* futex() const { return &value; }
 };
+
+static_assert(sizeof(Counter) == kCacheLine);
 
 enum class FailureKind : std::uint32_t { none, died, left, aborted, timeout, mismatch };
 

@@ -21,6 +21,19 @@ constexpr int kSpinsPerCheck = 250;
 // Number of yields to a peer on the same core before sleeping.
 constexpr int kYields = 30;
 
+std::uint32_t current_cpu() {
+  return static_cast<std::uint32_t>(::sched_getcpu());
+}
+
+/// Passes a moment of a wait for `counter`. Its writer cannot run if this thread spins on its CPU.
+void spin_once(const Counter& counter) {
+  if (counter.cpu.load(std::memory_order_relaxed) == current_cpu()) {
+    ::sched_yield();
+  } else {
+    __builtin_ia32_pause();
+  }
+}
+
 /// Sets FUTEX_WAITERS in the word of the mutex, without which the kernel wakes no thread when the
 /// holder dies. These mutexes are locked once, so a word without a holder is not changed. Returns
 /// the word.
@@ -99,6 +112,7 @@ void Sync::read_cores() {
 void Sync::publish(Counter& counter, std::uint64_t value) const {
   // Sequentially consistent, like the announcement of a sleeper: either the sleeper sees the value
   // or this thread sees the sleeper.
+  counter.cpu.store(current_cpu(), std::memory_order_relaxed);
   counter.value.store(value);
   if (counter.sleepers.load() != 0) futex_wake_all(counter.futex());
 }
@@ -115,7 +129,7 @@ bool Sync::wait(Counter& counter, std::uint64_t target, int writer, Deadline dea
 bool Sync::await(const Awaited& awaited, Deadline deadline) const {
   const auto reached = [&] { return has_reached(awaited.counter, awaited.target); };
   for (int i = 1; i <= spins_; ++i) {
-    __builtin_ia32_pause();
+    spin_once(awaited.counter);
     if (reached()) return true;
     if (i % kSpinsPerCheck == 0) awaited.check();
   }
