@@ -49,7 +49,10 @@ class ControlledDevice final : public DeviceQueue {
   std::atomic<std::uint64_t> launched = 0;
   std::atomic<std::uint64_t> completed = 0;
   std::atomic<std::uint64_t> asking = 0;
-  std::mutex silence;  ///< calls meanwhile get no response
+  std::mutex silence;                    ///< calls meanwhile get no response
+  std::atomic<std::uint64_t> begun = 0;  ///< works on host buffers that have begun
+  std::atomic<std::uint64_t> run = 0;    ///< works on host buffers that have ended
+  std::mutex barrier;                    ///< works on host buffers do not end meanwhile
 };
 
 class ControlledBackend final : public Backend {
@@ -58,7 +61,11 @@ class ControlledBackend final : public Backend {
 
   void enter(Deadline) override {}
   void leave() noexcept override {}
-  void run(const Operation&, Deadline) override {}
+  void run(const Operation&, Deadline) override {
+    ++device_.begun;
+    const std::lock_guard waiting(device_.barrier);
+    ++device_.run;
+  }
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
   std::string stall_reason() const override { return {}; }
   void abort(const std::string&) noexcept override {}
@@ -74,10 +81,9 @@ void await_count(const std::atomic<std::uint64_t>& counted, std::uint64_t count)
   CHECK(counted >= count);
 }
 
-std::shared_ptr<WorkQueue> start_queue(ControlledDevice& device) {
-  auto queue =
-      std::make_shared<WorkQueue>(std::make_unique<ControlledBackend>(device), 1, GroupOptions{},
-                                  CallLog({.name = "default", .rank = 0, .size = 1}));
+std::shared_ptr<WorkQueue> start_queue(ControlledDevice& device, const GroupOptions& options = {}) {
+  auto queue = std::make_shared<WorkQueue>(std::make_unique<ControlledBackend>(device), 1, options,
+                                           CallLog({.name = "default", .rank = 0, .size = 1}));
   queue->start(Deadline::after(std::chrono::minutes(1)));
   queue->wait_entered();
   return queue;
@@ -110,6 +116,32 @@ TEST_SUITE("work queue") {
     device.completed = works.size();
     works.back().wait();
     CHECK(device.launched == works.size());
+    queue->stop();
+  }
+
+  TEST_CASE("work queue: a work queued behind the one that its caller runs needs no other call") {
+    using namespace std::chrono_literals;
+    ControlledDevice device;
+    GroupOptions options;
+    options.has_calling_threads = true;
+    const auto queue = start_queue(device, options);
+    float value = 0;
+    const Operation operation = sum_of(value, {});
+    // The communication thread stops checking the queue within the longer times.
+    for (const auto time : {0ms, 1ms, 5ms}) {
+      CAPTURE(time.count());
+      const auto begun = device.begun.load();
+      const auto ended = device.run.load();
+      std::unique_lock barrier(device.barrier);
+      std::thread caller([&] { queue->push(operation, nullptr).wait(); });
+      await_count(device.begun, begun + 1);
+      (void)queue->push(operation, nullptr);
+      const auto later = Deadline::after(time);
+      while (!later.passed()) std::this_thread::yield();
+      barrier.unlock();
+      await_count(device.run, ended + 2);
+      caller.join();
+    }
     queue->stop();
   }
 

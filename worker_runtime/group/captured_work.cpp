@@ -97,9 +97,8 @@ void WorkQueue::capture_now(Work::State& work, void* stream, Lock& lock) {
     }
   }
   lock.lock();
-  is_running_ = false;
   if (failure) fail_all(failure);
-  changed_.notify_all();
+  end_running();
   if (!refusal.empty()) refuse_capture(work.operation, refusal);
 }
 
@@ -119,13 +118,12 @@ void WorkQueue::watch(Lock& lock) {
     backend_->abort(error.what());
   }
   lock.lock();
-  is_running_ = false;
   if (failure) {
     // After an abort() of this rank, watch() has aborted the device's work as well.
     is_watching_ = false;
     fail_all(failure_ ? failure_ : failure);
   }
-  changed_.notify_all();
+  end_running();
 }
 
 }  // namespace ddprun

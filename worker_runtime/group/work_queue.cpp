@@ -9,8 +9,9 @@ namespace ddprun {
 
 namespace {
 
-// Time for which a single new work is left to its caller: longer than from a call to an immediate
-// wait(), and much shorter than a collective that is worth overlapping with computation.
+// Time for which a single new work is left to its caller, and interval of the communication
+// thread's checks while there are calls: longer than from a call to an immediate wait(), and much
+// shorter than a collective that is worth overlapping with computation.
 constexpr auto kCallerGrace = std::chrono::microseconds(200);
 
 // Intervals between polls of the device, which double from the shortest after a launch: short
@@ -227,17 +228,21 @@ void WorkQueue::communicate(Deadline join_deadline) {
   log_.open();
   entered_.set_value();
   Lock lock(mutex_);
+  std::uint64_t seen_calls = 0;
   while (!is_stopping_ || !works_.empty() || !launched_.empty()) {
-    if (works_.empty() && launched_.empty()) {
-      polls_soon_ = false;
-      watch(lock);
+    polls_soon_ = false;
+    if (launched_.empty() && (works_.empty() || is_running_)) {
+      // While there are calls, their callers probably run them. Waking this thread for each would
+      // take longer than a small collective.
+      polls_soon_ = std::exchange(seen_calls, calls_) != calls_;
+      if (polls_soon_) {
+        wanted_.wait_for(lock, kCallerGrace);
+      } else {
+        watch(lock);
+      }
     } else if (is_running_) {
       // A thread that polls the device may stop without a notification.
-      if (launched_.empty()) {
-        changed_.wait(lock);
-      } else {
-        changed_.wait_for(lock, kLongestPause);
-      }
+      changed_.wait_for(lock, kLongestPause);
     } else if (works_.empty()) {
       if (!poll_device(lock)) pause(wanted_, lock);
     } else if (is_left_to_caller(*works_.front())) {
@@ -279,7 +284,6 @@ void WorkQueue::run_next(Lock& lock) {
   }
   if (!failure && !is_launched) report(*work);
   lock.lock();
-  is_running_ = false;
   works_.pop_front();
   if (is_launched) {
     work->launch = ++launches_;
@@ -289,7 +293,14 @@ void WorkQueue::run_next(Lock& lock) {
     finish(*work, failure_ && failure ? failure_ : failure);
   }
   if (failure) fail_all(failure_ ? failure_ : failure);
+  end_running();
+}
+
+/// Leaves what remains to the threads that wait for a work, and to the communication thread.
+void WorkQueue::end_running() {
+  is_running_ = false;
   changed_.notify_all();
+  if (is_stopping_ || !works_.empty() || !launched_.empty()) wanted_.notify_one();
 }
 
 /// Runs a host work, or launches a device work. Returns true if it was launched.

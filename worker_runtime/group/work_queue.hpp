@@ -118,6 +118,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void communicate(Deadline join_deadline);
   void advance(Lock& lock);
   void run_next(Lock& lock);
+  void end_running();
   bool start_operation(Work::State& work);
   bool is_left_to_caller(const Work::State& work) const;
   bool poll_device(Lock& lock);
