@@ -315,8 +315,7 @@ constexpr OptionEntry kOwn[] = {
      "Without restarts left, restart is equivalent to report. See \"Hangs and slow ranks\"."},
     {"agent_store", 0, "on|off", OptionGroup::own, Section::rendezvous, "",
      "on, or off if TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1 or the script spawns processes with a "
-     "MASTER_PORT of "
-     "its own",
+     "MASTER_PORT of its own",
      "off: the PyTorch worker with rank 0, not ddprun, hosts the store at MASTER_PORT; for "
      "programs with process groups at their own ports.",
      set_agent_store, "See \"Store\"."},

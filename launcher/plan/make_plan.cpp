@@ -109,8 +109,7 @@ class Planner {
       if (!uses_agent_store()) {
         problem(
             "--agent_store=off: on several nodes ddprun hosts the workers' store; remove the "
-            "option, "
-            "or TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
+            "option, or TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
       }
       if (lacks_libuv()) {
         plan_.warnings.push_back("PyTorch " + pytorch_->version +
@@ -128,7 +127,7 @@ class Planner {
       std::string note = "the worker with rank 0 hosts the store at MASTER_PORT";
       if (lacks_libuv()) {
         note = "PyTorch " + pytorch_->version + " was built without libuv: " + note;
-      } else if (program_sets_port_ && !options_.agent_store) {
+      } else if (program_sets_port_) {
         note = options_.program + " sets MASTER_PORT: " + note +
                "; with --agent_store=on, ddprun does";
       }
@@ -272,7 +271,7 @@ class Planner {
     if (!is_python(command_)) return;
     const auto python = facts_.working_directory / command_[0];
     pytorch_ = facts_.find_pytorch(python, facts_.environment);
-    if (!options_.module) {
+    if (!options_.module && !plan_.nodes && !options_.agent_store) {
       const auto program = facts_.working_directory / options_.program;
       program_sets_port_ = sets_master_port(facts_.read_program(program));
     }
@@ -423,7 +422,8 @@ class Planner {
   int workers_ = 0;
   std::vector<std::string> command_;
   std::optional<InstalledPytorch> pytorch_;  ///< that the interpreter would import
-  bool program_sets_port_ = false;           ///< see sets_master_port()
+  /// See sets_master_port(); false if --agent_store or several nodes decide.
+  bool program_sets_port_ = false;
   CpuPlan cpus_;
   LaunchPlan plan_;
 };

@@ -166,7 +166,7 @@ asio::awaitable<StacksTaken> StackTaker::take(std::shared_ptr<Worker> worker, bo
       .rank = worker->spec.rank, .pid = worker->process.pid(), .reason = std::move(moment.reason)};
   const TraceTarget target = trace_target_of(worker);
   auto facts = facts_of(target.pid, has_runtime, moment);
-  facts.has_thread = !worker->inspection_socket.empty() && target.pid == worker->process.pid();
+  facts.has_thread = worker->is_fork_of_python() && target.pid == worker->process.pid();
   facts.is_quick = is_quick;
   std::string text;
   bool has_enough = false;

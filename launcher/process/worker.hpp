@@ -24,14 +24,13 @@ struct Worker {
   std::shared_ptr<WorkerStream> standard_output;
   std::shared_ptr<WorkerStream> standard_error;
   Clock::time_point started = Clock::now();
-  bool is_fork_of_python = false;  ///< see PreloadedPython
-  int early_signal = 0;            ///< sent before exec, so that it may be lost; 0: none
+  int early_signal = 0;  ///< sent before exec, so that it may be lost; 0: none
   bool is_death_noticed = false;
   bool has_ended = false;    ///< reaped or abandoned
   bool was_stopped = false;  ///< asked to stop before its death was detected
   /// Invalid value in its slot of the control page, for which it was killed.
   std::optional<std::string> damage{};
-  std::string inspection_socket{};  ///< see ProcessRequest; empty: no fork of PreloadedPython
+  std::string inspection_socket{};  ///< see ProcessRequest
   /// Flight records in the last answer of StackMeans::python_thread.
   control::WorkerFlights python_flights{};
   /// What it did when it was found to hang. It is killed instead of asked to stop.
@@ -40,6 +39,8 @@ struct Worker {
   /// Time of the first SIGKILL.
   std::optional<Clock::time_point> killed_at{};
 
+  /// Returns true for a fork of PreloadedPython.
+  bool is_fork_of_python() const { return !inspection_socket.empty(); }
   void kill();
   bool is_killed() const { return killed_at.has_value(); }
 

@@ -158,8 +158,7 @@ asio::awaitable<std::optional<StartFailure>> WorkerStarter::fork_with_streams(
                                .standard_error = error->worker_end(),
                                .kept_descriptor = page_fd_,
                                .cgroup_fd = containment_.cgroup_fd(),
-                               .inspection_socket = inspection_socket()};
-  const bool is_fork_of_python = is_python_ready_;
+                               .inspection_socket = is_python_ready_ ? inspection_socket() : ""};
   auto starting = start_process(request);
   auto started = co_await std::move(starting);
   if (const auto* failure = std::get_if<StartFailure>(&started)) co_return *failure;
@@ -170,9 +169,9 @@ asio::awaitable<std::optional<StartFailure>> WorkerStarter::fork_with_streams(
   Worker worker{.spec = spec,
                 .process = std::move(std::get<WorkerProcess>(started)),
                 .standard_output = std::move(out),
-                .standard_error = std::move(error),
-                .is_fork_of_python = is_fork_of_python && is_python_ready_};
-  if (worker.is_fork_of_python) worker.inspection_socket = request.inspection_socket;
+                .standard_error = std::move(error)};
+  // If the fork has failed, the worker was started by exec.
+  if (is_python_ready_) worker.inspection_socket = request.inspection_socket;
   workers_.push_back(std::make_shared<Worker>(std::move(worker)));
   co_return std::nullopt;
 }
@@ -213,7 +212,7 @@ asio::awaitable<std::optional<FailedWorker>> WorkerStarter::wait_for_exec(
     co_await exec_wait_.until_readable(notice);
     const auto failure = worker->process.start_failure();
     if (!failure) continue;
-    if (worker->is_fork_of_python) python_->give_up("a fork has failed before its program");
+    if (worker->is_fork_of_python()) python_->give_up("a fork has failed before its program");
     // Not retried, and its end is not awaited: it may hang in the kernel.
     const bool hangs = failure->error_number == ETIMEDOUT;
     if (!failed || hangs) failed = failed_worker(worker->spec, *failure);
