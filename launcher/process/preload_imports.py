@@ -23,7 +23,8 @@ class ImportFinder:
 
         self.ast, self.find_spec = ast, importlib.util.find_spec
         self.found, self.visited = [], set()
-        self.end = ""  # file and line of the statement at which the search has ended early
+        self.first_place = ""  # file and line of the statement at which the search has ended early
+        self.end = ""  # the same, if imports follow
         self.environments = {"environ"}
         self.folder = first_folder(program, is_module)
         package, path = "", program
@@ -68,11 +69,31 @@ class ImportFinder:
             statements = self.ast.parse(text, path).body
         except (SyntaxError, ValueError):
             return True  # the program may handle the error
-        for node in statements:
+        for index, node in enumerate(statements):
             if not self.visit(node, package):
-                self.end = self.end or f"{path}:{node.lineno}"
+                self.note_end(node, path, statements[index + 1 :])
                 return False
         return True
+
+    def note_end(self, node, path, following):
+        """Called for the file of the statement first, then for the files that import it."""
+        self.first_place = self.first_place or f"{path}:{node.lineno}"
+        has_names_left = isinstance(node, self.ast.Import) and len(node.names) > 1
+        is_try = isinstance(node, self.ast.Try)
+        if (
+            has_names_left
+            or self.has_imports(node.body if is_try else [])
+            or self.has_imports(following)
+        ):
+            self.end = self.first_place
+
+    def has_imports(self, nodes):
+        ast = self.ast
+        return any(
+            isinstance(node, (ast.Import, ast.ImportFrom))
+            or (isinstance(node, ast.Try) and self.has_imports(node.body))
+            for node in nodes
+        )
 
     def visit(self, node, package):
         if isinstance(node, self.ast.Import):

@@ -206,7 +206,7 @@ asio::awaitable<bool> PreloadedPython::probe(const PreloadRequest& request) {
     }
     modules_.assign(answer.fields.begin() + 1, answer.fields.end());
   }
-  if (modules_.empty()) give_up("no imports at the beginning of the program were found");
+  if (modules_.empty()) give_up("no modules to preload were found at the beginning of the program");
   co_return !is_given_up_;
 }
 

@@ -324,6 +324,36 @@ class PreloadTest(unittest.TestCase):
                 self.assertIn(f"--preload: auto ends at {program}:5, which may affect", output)
                 self.assertIn("--preload: imported json and os in ", output)
 
+    def test_auto_names_no_statement_without_imports_behind_it(self):
+        for files, end in (
+            ({"p.py": "import json\njson.attribute = 1\ndef f(): import wave\n"}, None),
+            ({"p.py": "import own\nA = 1\n", "own.py": "import json\njson.a = 1\n"}, None),
+            (
+                {"p.py": "import own\nimport wave\n", "own.py": "import json\njson.a = 1\n"},
+                "own.py:2",
+            ),
+            (
+                {"p.py": "import own, wave\n", "own.py": "import json\njson.a = 1\n"},
+                "own.py:2",
+            ),
+            (
+                {
+                    "p.py": "import json\njson.a = 1\ntry:\n    import wave\n"
+                    "except ImportError:\n    pass\n"
+                },
+                "p.py:2",
+            ),
+        ):
+            for name, text in files.items():
+                program = self.write(name, text)
+            output = self.run_ddprun("--preload=auto", self.folder / "p.py")
+            with self.subTest(files=files):
+                self.assertIn("--preload: imported json in ", output)
+                if end is None:
+                    self.assertNotIn("auto ends at", output)
+                else:
+                    self.assertIn(f"auto ends at {self.folder / end}, which", output)
+
     def test_an_import_that_takes_long_is_named(self):
         self.write("slow.py", "import time; time.sleep(12)\n")
         program = self.write("p.py", "print('started')\n")
