@@ -41,6 +41,16 @@ bool is_missing(int rank, const StalledCollective& stalled) {
                      [&](const MissingRank& missing) { return missing.rank == rank; });
 }
 
+/// Returns true if one of the ranks has not ended successfully. A rank that has, for example after
+/// it has caught a timeout, no longer waits.
+bool any_waits(const std::vector<int>& ranks, const std::vector<WorkerExited>& exits) {
+  return std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
+    return std::none_of(exits.begin(), exits.end(), [rank](const WorkerExited& exit) {
+      return exit.rank == rank && !exit.failed();
+    });
+  });
+}
+
 std::string describe_wait(const StalledCollective& stalled) {
   const std::string others = ranks_phrase(stalled.waiting);
   const char* const verb = stalled.waiting.size() == 1 ? " waits" : " wait";
@@ -54,10 +64,10 @@ std::string describe_wait(const StalledCollective& stalled) {
 std::optional<EarlyExit> find_early_exit(const std::vector<WorkerExited>& exits,
                                          const std::vector<RankFlights>& flights) {
   for (const auto& stalled : find_stalled_collectives(flights)) {
+    if (!any_waits(stalled.waiting, exits)) continue;
     for (std::size_t i = 0; i < exits.size(); ++i) {
       const WorkerExited& exit = exits[i];
-      const bool is_awaited = !stalled.waiting.empty() && is_missing(exit.rank, stalled);
-      if (!exit.failed() && !exit.was_stopped && is_awaited &&
+      if (!exit.failed() && !exit.was_stopped && is_missing(exit.rank, stalled) &&
           is_known(exit.rank, stalled.group, flights))
         return EarlyExit{i, describe_wait(stalled)};
     }

@@ -73,6 +73,15 @@ TEST_SUITE("early_exit") {
           "1 before it made group \"default\", where rank 0 waits for it");
   }
 
+  TEST_CASE("early exit: ranks that have ended successfully no longer wait") {
+    const std::vector<RankFlights> flights = {
+        rank(0, {waiting(3)}), rank(1, {after(2, GroupState::left)}), rank(2, {waiting(3)})};
+    CHECK(before({exit_of(0), exit_of(2), exit_of(1)}, flights) == "none");
+    CHECK(before({exit_of(0), exit_of(1)}, flights).starts_with("1 before it entered"));
+    CHECK(before({exit_of(0), exit_of(2, 1), exit_of(1)}, flights)
+              .starts_with("1 before it entered"));
+  }
+
   TEST_CASE("early exit: an exit after the last pending collective is not reported") {
     CHECK(before({exit_of(1)}, {rank(0, {waiting(3)}), rank(1, {after(3, GroupState::left)})}) ==
           "none");
