@@ -1,13 +1,17 @@
 // NVML for tests: the GPUs of the file that DDPRUN_FAKE_NVML names. Its lines:
 //   init CODE                                      result of the initialisation
 //   gpu ADDRESS ECC_ERRORS PENDING FAILED REASONS  -1: not supported by this GPU
+//   process ADDRESS PID BYTES INSTANCE  PID 0: the caller; BYTES, INSTANCE -1: unknown, no instance
 // Fails like the real library: 1 uninitialised, 2 invalid argument, 3 not supported, 6 not found,
-// 9 driver not loaded.
+// 7 insufficient size, 9 driver not loaded.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <sstream>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -17,15 +21,23 @@ struct Gpu {
   long long ecc_errors = -1, is_pending = -1, has_failed = -1, reasons = -1;
 };
 
+/// nvmlProcessInfo_t since version 2.
+struct Process {
+  unsigned pid = 0;
+  unsigned long long bytes = 0;
+  unsigned gpu_instance = 0, compute_instance = 0;
+};
+
 struct State {
   int init = 0;
   std::vector<Gpu> gpus;
+  std::multimap<std::string, Process> processes;  ///< by the GPU's address
 };
 
 State read_state() {
   State state;
   const char* const path = std::getenv("DDPRUN_FAKE_NVML");
-  if (path == nullptr) return {.init = 9, .gpus = {}};
+  if (path == nullptr) return {.init = 9};
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
@@ -36,6 +48,14 @@ State read_state() {
     if (kind == "gpu" &&
         words >> gpu.address >> gpu.ecc_errors >> gpu.is_pending >> gpu.has_failed >> gpu.reasons)
       state.gpus.push_back(gpu);
+    std::string address;
+    long long pid = 0, bytes = 0, instance = 0;
+    if (kind == "process" && words >> address >> pid >> bytes >> instance) {
+      const auto number = static_cast<unsigned>(pid == 0 ? ::getpid() : pid);
+      const auto place = static_cast<unsigned>(instance);
+      const Process process{number, static_cast<unsigned long long>(bytes), place, place};
+      state.processes.emplace(address, process);
+    }
   }
   return state;
 }
@@ -97,6 +117,19 @@ int nvmlDeviceGetRemappedRows(void* device, unsigned* corrected, unsigned* uncor
   *corrected = *uncorrected = 0;
   *is_pending = static_cast<unsigned>(pending);
   *has_failed = static_cast<unsigned>(failed);
+  return 0;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* infos) {
+  const State state = read_state();
+  Gpu gpu;
+  if (const int result = find_gpu(device, state, gpu); result != 0) return result;
+  const auto [begin, end] = state.processes.equal_range(gpu.address);
+  const auto number = static_cast<unsigned>(std::distance(begin, end));
+  const bool fits = number <= *count;
+  *count = number;
+  if (!fits) return 7;
+  std::transform(begin, end, infos, [](const auto& entry) { return entry.second; });
   return 0;
 }
 

@@ -109,13 +109,15 @@ TEST_SUITE("preflight of a device") {
     const CleanDevices clean;
     const TemporaryFolder folder;
     const std::string file = folder / "gpus";
-    std::ofstream(file) << "gpu 0000:01:00.0 1 0 0 128\n";
+    std::ofstream(file) << "gpu 0000:01:00.0 1 0 0 128\nprocess 0000:01:00.0 0 1 -1\n"
+                           "process 0000:01:00.0 4194305 2147483648 -1\n";  // above the largest pid
     ::setenv("DDPRUN_FAKE_NVML", file.c_str(), 1);
     Progress progress;
     const char* const fake = DDPRUN_BIN_DIR "/fake_nvml/libnvidia-ml.so.1";
     const auto faulty = look_at(device_at(1), progress, fake);
     CHECK(faulty.problem.starts_with("its memory has had 1 uncorrectable ECC error since "));
-    CHECK(faulty.remark == "its clocks are reduced: power brake");
+    CHECK(faulty.remark ==
+          "its clocks are reduced: power brake; process 4194305 holds 2.0 GiB of its memory");
     CHECK(faulty.memory_bytes_per_second > 0);
     const auto other = look_at(device_at(0), progress, fake);
     CHECK(other.problem.empty());

@@ -1,14 +1,18 @@
 #include "worker_runtime/preflight/gpu_exam.hpp"
 
+#include "rendezvous/base/text.hpp"
 #include "worker_runtime/backends/module/border.hpp"
 #include "worker_runtime/preflight/cpu_exam.hpp"
 #include "worker_runtime/preflight/gpu_health.hpp"
+#include "worker_runtime/preflight/gpu_holders.hpp"
 #include <ddprun/deadline.hpp>
 #include <ddprun/error.hpp>
 
 #include <chrono>
 #include <string>
+#include <unistd.h>
 #include <variant>
+#include <vector>
 
 namespace ddprun::preflight {
 
@@ -56,7 +60,10 @@ Exam examine_gpu(const CudaDevice& found, const GpuExamSettings& settings, Progr
   if (!state) return exam;
   auto health = judge_health(*state);
   exam.problem = std::move(health.problem);
-  if (!health.remark.empty()) exam.remark += (exam.remark.empty() ? "" : "; ") + health.remark;
+  std::vector<std::string> remarks = {exam.remark, health.remark,
+                                      remark_on_holders(state->processes, ::getpid())};
+  std::erase(remarks, "");
+  exam.remark = join(remarks, "; ");
   return exam;
 }
 

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <vector>
+
 namespace ddprun::preflight {
 
 namespace {
@@ -12,6 +14,18 @@ using Result = int;
 constexpr Result kSuccess = 0;
 constexpr int kUncorrected = 1;
 constexpr int kSinceReset = 0;
+constexpr unsigned kNoInstance = ~0U;
+constexpr auto kUnknown = ~std::uint64_t{0};
+// More processes than a GPU serves at a time.
+constexpr unsigned kProcessesMax = 1024;
+
+/// nvmlProcessInfo_t since version 2.
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long memory_bytes;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
 
 template <typename Function>
 bool find(void* library, const char* name, Function& function) {
@@ -29,7 +43,27 @@ struct Nvml::Functions {
   Result (*remapped_rows)(Handle device, unsigned* corrected, unsigned* uncorrected,
                           unsigned* is_pending, unsigned* has_failed) = nullptr;
   Result (*clock_reasons)(Handle device, unsigned long long* reasons) = nullptr;
+  Result (*processes)(Handle device, unsigned* count, ProcessInfo* infos) = nullptr;
+
+  std::vector<GpuProcess> processes_of(Handle device) const;
 };
+
+std::vector<GpuProcess> Nvml::Functions::processes_of(Handle device) const {
+  unsigned count = kProcessesMax;
+  // Some drivers of series 535 write larger records.
+  std::vector<ProcessInfo> infos(2 * count);
+  std::vector<GpuProcess> found;
+  if (processes == nullptr || processes(device, &count, infos.data()) != kSuccess) return found;
+  infos.resize(count);
+  for (const auto& info : infos) {
+    // Those of MIG instances share no memory with others.
+    const auto pid = static_cast<int>(info.pid);
+    if (info.gpu_instance != kNoInstance || pid <= 0) continue;
+    found.push_back({.pid = pid});
+    if (info.memory_bytes != kUnknown) found.back().memory_bytes = info.memory_bytes;
+  }
+  return found;
+}
 
 std::optional<Nvml> Nvml::open(const char* file) {
   void* const library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -41,6 +75,9 @@ std::optional<Nvml> Nvml::open(const char* file) {
   find(library, "nvmlDeviceGetTotalEccErrors", all->ecc_errors);
   find(library, "nvmlDeviceGetRemappedRows", all->remapped_rows);
   find(library, "nvmlDeviceGetCurrentClocksThrottleReasons", all->clock_reasons);
+  // The same function; drivers have either or both.
+  if (!find(library, "nvmlDeviceGetComputeRunningProcesses_v3", all->processes))
+    find(library, "nvmlDeviceGetComputeRunningProcesses_v2", all->processes);
   return Nvml(all);
 }
 
@@ -61,6 +98,7 @@ std::optional<GpuState> Nvml::state_of(const std::string& address) const {
   }
   if (call.clock_reasons != nullptr && call.clock_reasons(device, &number) == kSuccess)
     state.clock_reasons = number;
+  state.processes = call.processes_of(device);
   return state;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ddprun::preflight {
 
@@ -21,12 +22,22 @@ enum ClockReason : std::uint64_t {
   kPowerBrake = 0x80,  ///< request of the power supply
 };
 
+/// A process that uses CUDA on a GPU.
+struct GpuProcess {
+  int pid = 0;
+  std::optional<std::uint64_t> memory_bytes{};  ///< memory of the GPU; nullopt: unknown
+
+  bool operator==(const GpuProcess&) const = default;
+};
+
 /// State of a GPU. GPUs without ECC memory, virtual GPUs and older drivers report a part of it.
 struct GpuState {
   std::uint64_t uncorrected_errors = 0;  ///< ECC errors since the last reset
   bool is_remap_pending = false;         ///< of a row of its memory; done by a reset
   bool has_remap_failed = false;
   std::uint64_t clock_reasons = 0;  ///< bits of ClockReason and others
+  /// Processes outside of MIG instances; empty if the driver does not list them.
+  std::vector<GpuProcess> processes{};
 
   bool operator==(const GpuState&) const = default;
 };
