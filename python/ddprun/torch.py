@@ -532,7 +532,16 @@ class _ProcessGroup(ProcessGroup):
         works = [self.allreduce([tensor], opts) for tensor in tensors]
         return self._together(works, tensors)
 
+    def alltoall_base(self, output, source, *arguments, **options):
+        if output.numel() > 0 and output.data_ptr() == source.data_ptr():
+            # Gloo would overwrite data that it has not sent.
+            raise ValueError(
+                "ddprun: all_to_all_single: input and output are the same memory; use another tensor"
+            )
+        return self._gloo.alltoall_base(output, source, *arguments, **options)
+
     # Newer names
+    all_to_all_single = alltoall_base
     all_gather_single = _allgather_base
     reduce_scatter_single = _reduce_scatter_base
     all_gather_single_coalesced = allgather_into_tensor_coalesced
@@ -568,8 +577,6 @@ for each in (
     "recv",
     "recv_anysource",
     "alltoall",
-    "alltoall_base",
-    "all_to_all_single",
     "allgather_coalesced",
     "gather_single",
     "monitored_barrier",

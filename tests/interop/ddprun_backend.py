@@ -114,6 +114,12 @@ def parts_of_one_tensor():
     sizes = [1] * world_size if rank == 0 else None  # and the same choice on all ranks
     dist.all_to_all_single(even, torch.full((world_size,), float(rank)), sizes, sizes)
     assert even.tolist() == list(RANKS)
+    try:
+        dist.all_to_all_single(even, even)
+    except ValueError as error:
+        assert "input and output are the same memory" in str(error)
+    else:
+        raise AssertionError("an all_to_all_single in place is accepted")
 
 
 def futures():
