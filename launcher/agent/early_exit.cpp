@@ -41,13 +41,9 @@ bool is_missing(int rank, const StalledCollective& stalled) {
                      [&](const MissingRank& missing) { return missing.rank == rank; });
 }
 
-/// Returns true if one of the ranks has not ended successfully. A rank that has, for example after
-/// it has caught a timeout, no longer waits.
-bool any_waits(const std::vector<int>& ranks, const std::vector<WorkerExited>& exits) {
-  return std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
-    return std::none_of(exits.begin(), exits.end(), [rank](const WorkerExited& exit) {
-      return exit.rank == rank && !exit.failed();
-    });
+bool has_succeeded(int rank, const std::vector<WorkerExited>& exits) {
+  return std::any_of(exits.begin(), exits.end(), [rank](const WorkerExited& exit) {
+    return exit.rank == rank && !exit.failed();
   });
 }
 
@@ -63,8 +59,10 @@ std::string describe_wait(const StalledCollective& stalled) {
 
 std::optional<EarlyExit> find_early_exit(const std::vector<WorkerExited>& exits,
                                          const std::vector<RankFlights>& flights) {
-  for (const auto& stalled : find_stalled_collectives(flights)) {
-    if (!any_waits(stalled.waiting, exits)) continue;
+  for (auto& stalled : find_stalled_collectives(flights)) {
+    // A rank that has caught a timeout and ended no longer waits.
+    std::erase_if(stalled.waiting, [&](int rank) { return has_succeeded(rank, exits); });
+    if (stalled.waiting.empty()) continue;
     for (std::size_t i = 0; i < exits.size(); ++i) {
       const WorkerExited& exit = exits[i];
       if (!exit.failed() && !exit.was_stopped && is_missing(exit.rank, stalled) &&

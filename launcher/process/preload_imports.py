@@ -79,12 +79,8 @@ class ImportFinder:
         """Called for the file of the statement first, then for the files that import it."""
         self.first_place = self.first_place or f"{path}:{node.lineno}"
         has_names_left = isinstance(node, self.ast.Import) and len(node.names) > 1
-        is_try = isinstance(node, self.ast.Try)
-        if (
-            has_names_left
-            or self.has_imports(node.body if is_try else [])
-            or self.has_imports(following)
-        ):
+        rest = (node.body if isinstance(node, self.ast.Try) else []) + following
+        if has_names_left or self.has_imports(rest):
             self.end = self.first_place
 
     def has_imports(self, nodes):
