@@ -5,6 +5,7 @@
 #include "tests/support/group_processes.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
+#include "tests/support/signpost.hpp"
 #include "worker_runtime/backends/host/shared_memory/sync.hpp"
 #include <ddprun/process_group.hpp>
 
@@ -260,16 +261,24 @@ TEST_SUITE("host group") {
     const StoreProcess store;
     constexpr int kSize = 3;
     RankProcesses ranks(kSize, [&](int rank) {
-      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize), small_group(2s));
-      group.barrier().wait();
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, kSize),
+                                        small_group(rank == 0 ? 1s : 60s));
+      const Signpost entered{store.endpoint(), "entered"};
       if (rank == 2) ::raise(SIGSTOP);
+      if (rank == 0) entered.await(1);
       float value = 1;
-      return describe_failure([&] { group.all_reduce(as_buffer(&value, 1)).wait(); });
+      const Work work = group.all_reduce(as_buffer(&value, 1));
+      if (rank == 1) {
+        error_containing("rank(s) 0, 2 had not entered it", work);
+        entered.reach();
+      }
+      return describe_failure([&] { work.wait(); });
     });
     for (const int rank : {0, 1}) {
       const auto end = ranks.wait(rank);
-      CHECK(end.output.find("timeout: all_reduce(1 x float32, sum), collective 1 of the group: "
-                            "rank(s) 2 had not entered it") == 0);
+      CHECK(end.output.find(
+                "timeout: all_reduce(1 x float32, sum), collective 0 of group \"default\": "
+                "rank(s) 2 had not entered it") == 0);
     }
     ranks.kill(2, SIGCONT);
     CHECK(ranks.wait(2).output.find("timeout: ") == 0);

@@ -98,7 +98,8 @@ TEST_SUITE("process group") {
       std::vector<float> values(100);
       const std::size_t count = group.rank() == 2 ? 99 : 100;
       const std::string expected =
-          "usage: collective 0 of the group: rank 0 called all_reduce(100 x float32, sum) but rank "
+          "usage: collective 0 of group \"default\": rank 0 called all_reduce(100 x float32, sum) "
+          "but rank "
           "2 called all_reduce(99 x float32, sum)";
       CHECK(describe_failure([&] { group.all_reduce(as_buffer(values.data(), count)).wait(); }) ==
             expected);

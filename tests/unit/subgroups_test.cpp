@@ -66,9 +66,10 @@ TEST_SUITE("subgroups") {
         },
         small_groups());
     for (const auto& error : errors) {
-      CHECK_MESSAGE(error.find("collective 0 of the group: rank 0 called new_group() but rank 1 "
-                               "called barrier()") == 0,
-                    error);
+      CHECK_MESSAGE(
+          error.find("collective 0 of group \"default\": rank 0 called new_group() but rank 1 "
+                     "called barrier()") == 0,
+          error);
     }
   }
 
@@ -173,8 +174,8 @@ TEST_SUITE("subgroups") {
             group->barrier().wait();
           } catch (const Error& error) {
             CHECK(std::string(error.what())
-                      .find("barrier(), collective 0 of the group: rank(s) 3 had not entered it") ==
-                  0);
+                      .find("barrier(), collective 0 of group \"default/pair\": rank(s) 3 had not "
+                            "entered it") == 0);
           }
           world.send(Buffer{}, 3).wait();
         },

@@ -4,6 +4,7 @@
 #include "worker_runtime/backends/rank_names.hpp"
 #include <ddprun/worker_env.hpp>
 
+#include <string>
 #include <vector>
 
 namespace ddprun {
@@ -15,7 +16,8 @@ struct GroupPlace {
   std::vector<int> workers{};
   int world_size = 1;  ///< number of all workers
 
-  RankNames names() const { return RankNames(workers); }
+  /// `group`: the group's name, for names of its collectives.
+  RankNames names(const std::string& group = {}) const { return RankNames(workers, group); }
 };
 
 /// Returns the place in the group of all workers.

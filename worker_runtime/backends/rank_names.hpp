@@ -1,8 +1,9 @@
-// Names of a group's ranks in messages. A subgroup has its own ranks, but messages name the
-// ranks among all workers. A plain value.
+// Names of a group's ranks and collectives in messages. A subgroup has its own ranks, but messages
+// name the ranks among all workers. A plain value.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,9 @@ class RankNames {
   RankNames() = default;
 
   /// Rank r of the group is rank workers[r] of all workers; empty: as above.
-  explicit RankNames(std::vector<int> workers) : workers_(std::move(workers)) {}
+  /// `group`: the group's name.
+  explicit RankNames(std::vector<int> workers, std::string group = {})
+      : workers_(std::move(workers)), group_(std::move(group)) {}
 
   /// Returns names for indices that start at rank `first` of the group.
   RankNames from(int first) const {
@@ -33,6 +36,11 @@ class RankNames {
   /// Returns text such as "rank 5".
   std::string name(int rank) const { return "rank " + std::to_string(number(rank)); }
 
+  /// Returns text such as "collective 5 of group "default"".
+  std::string collective(std::uint64_t number) const {
+    return "collective " + std::to_string(number) + " of group \"" + group_ + "\"";
+  }
+
   /// Returns text such as "1, 3".
   std::string list(const std::vector<int>& ranks) const {
     std::string text;
@@ -42,6 +50,7 @@ class RankNames {
 
  private:
   std::vector<int> workers_;
+  std::string group_;
   int first_ = 0;
 };
 

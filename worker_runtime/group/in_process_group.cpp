@@ -50,7 +50,7 @@ std::shared_ptr<ProcessGroup::Impl> connect_in_process(
   const int size = place.env.world_size;
   auto backend = std::make_unique<shared_memory::SharedMemoryBackend>(
       regions->get(size, options), place.env.rank, shared_memory::Reach::everything, std::nullopt,
-      place.names());
+      place.names(options.name));
   return std::make_shared<ProcessGroup::Impl>(
       place, kName, std::move(backend), options,
       CallLog({.name = options.name, .rank = place.env.rank, .size = size}), regions);

@@ -104,9 +104,9 @@ std::unique_ptr<WatchfulBackend> create_on_one_node(const GroupPlace& place,
   auto page = attach_control_page(place.env);
   auto region =
       std::make_shared<const Region>(meet_on_node(place, options, key, backend, deadline));
-  return std::make_unique<shared_memory::SharedMemoryBackend>(std::move(region), place.env.rank,
-                                                              shared_memory::Reach::arenas,
-                                                              std::move(page), place.names());
+  return std::make_unique<shared_memory::SharedMemoryBackend>(
+      std::move(region), place.env.rank, shared_memory::Reach::arenas, std::move(page),
+      place.names(options.name));
 }
 
 std::unique_ptr<WatchfulBackend> create_on_nodes(const GroupPlace& place,
@@ -128,7 +128,7 @@ std::unique_ptr<WatchfulBackend> create_on_nodes(const GroupPlace& place,
                        deadline);
   host::NodesOptions nodes{
       .layout = layout_of(meeting.workers),
-      .names = place.names(),
+      .names = place.names(options.name),
       .mesh = {.rank = env.rank, .key = key_for(meeting, "mesh"), .peers = {}},
       .messages = {.rank = env.rank, .key = key_for(meeting, "messages"), .peers = {}},
       .failure_key = meeting.prefix + "/failure",

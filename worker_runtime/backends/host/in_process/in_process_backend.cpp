@@ -41,8 +41,8 @@ std::vector<std::unique_ptr<Backend>> create_in_process_backends(int size,
   std::vector<std::unique_ptr<Backend>> backends;
   backends.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
-    backends.push_back(
-        std::make_unique<shared_memory::SharedMemoryBackend>(region, rank, reach, std::nullopt));
+    backends.push_back(std::make_unique<shared_memory::SharedMemoryBackend>(
+        region, rank, reach, std::nullopt, RankNames({}, options.name)));
   }
   return backends;
 }

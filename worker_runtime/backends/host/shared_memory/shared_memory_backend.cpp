@@ -218,8 +218,8 @@ void SharedMemoryBackend::time_out(int rank, const Call& call) const {
   const std::string late =
       missing.empty() ? sync_.names().name(rank) + " entered it but did not continue" : missing;
   sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(rank),
-                       describe(whole_.value_or(header_of(call))) + ", collective " +
-                           std::to_string(call.sequence) + " of the group: " + late + " " +
+                       describe(whole_.value_or(header_of(call))) + ", " +
+                           sync_.names().collective(call.sequence) + ": " + late + " " +
                            call.deadline.describe());
 }
 
@@ -251,9 +251,9 @@ void SharedMemoryBackend::check_headers(const Call& call) const {
     const CallHeader& other = slot(rank).header;
     if (is_same_call(first, other)) continue;
     sync_.fail_and_throw(FailureKind::mismatch, sync_.names().number(rank),
-                         "collective " + std::to_string(call.sequence) + " of the group: " +
-                             sync_.names().name(0) + " called " + describe(first) + " but " +
-                             sync_.names().name(rank) + " called " + describe(other));
+                         sync_.names().collective(call.sequence) + ": " + sync_.names().name(0) +
+                             " called " + describe(first) + " but " + sync_.names().name(rank) +
+                             " called " + describe(other));
   }
 }
 

@@ -141,9 +141,9 @@ void Exchange::check_frame(const Flow& flow) {
                            frame.bytes == flow.bytes && is_same_call(frame.call, frame_.call);
   if (is_expected) return;
   failure_.fail(FailureKind::mismatch, flow.peer,
-                "collective " + std::to_string(frame_.call.sequence) +
-                    " of the group: " + failure_.names().name(mesh_.rank()) + " called " +
-                    describe(frame_.call) + " but " + peer + " called " + describe(frame.call));
+                failure_.names().collective(frame_.call.sequence) + ": " +
+                    failure_.names().name(mesh_.rank()) + " called " + describe(frame_.call) +
+                    " but " + peer + " called " + describe(frame.call));
 }
 
 void Exchange::wait(Deadline deadline, Deadline limit) {
@@ -167,11 +167,13 @@ void Exchange::wait(Deadline deadline, Deadline limit) {
 void Exchange::time_out(std::vector<int> ranks, bool have_entered, Deadline deadline) {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  const std::string list = "rank(s) " + failure_.names().list(ranks);
   failure_.fail(FailureKind::timeout, ranks.front(),
-                describe(frame_.call) + ", collective " + std::to_string(frame_.call.sequence) +
-                    " of the group: rank(s) " + failure_.names().list(ranks) +
-                    (have_entered ? " entered it but did not continue " : " had not entered it ") +
-                    deadline.describe());
+                describe(frame_.call) + ", " + failure_.names().collective(frame_.call.sequence) +
+                    ": " +
+                    (have_entered ? list + " entered it but did not continue"
+                                  : "nothing had come from " + list) +
+                    " " + deadline.describe());
 }
 
 }  // namespace ddprun::tcp
