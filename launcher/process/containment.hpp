@@ -84,8 +84,8 @@ class Containment {
   /// next call.
   int cgroup_fd();
 
-  /// Returns the live processes of the run. Blocks for at most 100 ms, and only while a process of
-  /// this machine is in execve.
+  /// Returns the live processes of the run. Blocks for at most a second, and only while a process
+  /// of this machine is in execve.
   std::vector<pid_t> members() const;
 
   /// Sends SIGKILL to all members, atomically if there is a cgroup. Does not wait.

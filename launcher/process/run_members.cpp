@@ -35,8 +35,8 @@ constexpr std::size_t kStoppedMax = 65'536;
 constexpr auto kStopLimit = 1s;
 // Maximum time that a search waits for processes in execve, whose environment is not visible.
 // Usually less than a millisecond, unless a page of the program comes from a slow file system or
-// the CPUs are busy.
-constexpr auto kExecSearchLimit = 100ms;
+// the CPUs are busy: with ten processes per CPU it has taken more than 100 ms.
+constexpr auto kExecSearchLimit = 1s;
 constexpr int kExecPause = 1;  // milliseconds
 
 /// Gives this thread a real-time priority for the lifetime of this object, where permitted:
