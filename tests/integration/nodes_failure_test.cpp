@@ -237,8 +237,11 @@ TEST_SUITE("nodes failure") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {
       auto options = small_group();
-      options.join_timeout = 500ms;
+      options.join_timeout = 1s;
       const auto env = make_env(store.endpoint(), rank * 2, Nodes{2, 2});  // 1 and 3 do not call it
+      const Signpost started{store.endpoint(), "started"};
+      started.reach();
+      started.await(2);
       return describe_failure([&] { ProcessGroup::create(env, options); });
     });
     for (const int rank : {0, 1}) {
