@@ -88,13 +88,14 @@ class Containment {
   /// of this machine is in execve.
   std::vector<pid_t> members() const;
 
-  /// Sends SIGKILL to all members, atomically if there is a cgroup. Does not wait.
+  /// Sends SIGKILL to all members, atomically if there is a cgroup. Does not wait for their end,
+  /// but blocks like members().
   void kill() const noexcept;
 
-  /// Sends SIGTERM to the members and adds their PIDs to `signalled`. Does not wait. Returns
-  /// members that ignore SIGTERM without a signal: helpers that clean up after a worker and then
-  /// end ignore it, such as the resource tracker of Python's multiprocessing. Skips members not
-  /// found by the deadline.
+  /// Sends SIGTERM to the members and adds their PIDs to `signalled`. Does not wait for their end,
+  /// but blocks like members(), at most until the deadline. Returns members that ignore SIGTERM
+  /// without a signal: helpers that clean up after a worker and then end ignore it, such as the
+  /// resource tracker of Python's multiprocessing. Skips members not found by the deadline.
   PendingExits terminate(std::vector<pid_t>& signalled, Deadline deadline) const;
 
   /// Stops all members and waits at most 1 s until they are stopped. thaw() continues the members
@@ -102,8 +103,9 @@ class Containment {
   void freeze();
   void thaw();
 
-  /// Sends SIGKILL to the current members and adds their PIDs to `killed`. Does not wait. Members
-  /// may fork meanwhile, so call it until it returns nullopt, which means that no members are left.
+  /// Sends SIGKILL to the current members and adds their PIDs to `killed`. Does not wait for their
+  /// end, but blocks like members(). Members may fork meanwhile, so call it until it returns
+  /// nullopt, which means that no members are left.
   std::optional<PendingExits> kill_round(std::vector<pid_t>& killed) const;
 
   /// Excludes a child from the members until include(). freeze() and thaw() affect it.

@@ -36,7 +36,7 @@ constexpr auto kStopLimit = 1s;
 // Maximum time that a search waits for processes in execve, whose environment is not visible.
 // Usually less than a millisecond, unless a page of the program comes from a slow file system or
 // the CPUs are busy: with ten processes per CPU it has taken more than 100 ms.
-constexpr auto kExecSearchLimit = 1s;
+constexpr Deadline::Duration kExecSearchLimit = 1s;
 constexpr int kExecPause = 1;  // milliseconds
 
 /// Gives this thread a real-time priority for the lifetime of this object, where permitted:
@@ -125,13 +125,16 @@ int RunMembers::cgroup_fd() {
 std::vector<pid_t> RunMembers::members() const {
   auto pids = pids_in_cgroup();
   visit_outside_cgroup([](pid_t) { return true; },
-                       [&pids](const OpenProcess& member) { pids.push_back(member.pid); });
+                       [&pids](const OpenProcess& member) { pids.push_back(member.pid); },
+                       Deadline::never());
   return pids;
 }
 
 /// Calls `visit` for each wanted member outside the cgroup as soon as it is found: in a fork bomb,
-/// each stopped process leaves more CPU time to the search.
-void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visit) const {
+/// each stopped process leaves more CPU time to the search. Waits for processes in execve for at
+/// most kExecSearchLimit, and until the deadline.
+void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visit,
+                                      Deadline deadline) const {
   const auto inside = pids_in_cgroup();
   const auto adopted = adopted_children();
   const auto is_in = [](const std::vector<pid_t>& sorted, pid_t pid) {
@@ -153,8 +156,8 @@ void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visi
     if (process && !visit_if_marked(*process, visit)) in_execve.push_back(std::move(*process));
   });
   // All together, since one process that gets no CPU time would block the search for the others.
-  const auto deadline = Deadline::after(kExecSearchLimit);
-  while (!in_execve.empty() && !deadline.passed()) {
+  const auto limit = Deadline::after(std::min(deadline.remaining(), kExecSearchLimit));
+  while (!in_execve.empty() && !limit.passed()) {
     ::poll(nullptr, 0, kExecPause);
     std::erase_if(in_execve, [&](OpenProcess& process) { return visit_if_marked(process, visit); });
   }
@@ -172,7 +175,8 @@ void RunMembers::kill() const noexcept {
     for (const auto& member : open_in_cgroup()) member.signal(SIGKILL);
   }
   visit_outside_cgroup([](pid_t) { return true; },
-                       [](const OpenProcess& member) { member.signal(SIGKILL); });
+                       [](const OpenProcess& member) { member.signal(SIGKILL); },
+                       Deadline::never());
 }
 
 PendingExits RunMembers::terminate(std::vector<pid_t>& signalled, Deadline deadline) const {
@@ -184,7 +188,7 @@ PendingExits RunMembers::terminate(std::vector<pid_t>& signalled, Deadline deadl
     ends.processes.push_back(std::move(member));
   };
   for (auto& member : open_in_cgroup()) terminate_one(member);
-  visit_outside_cgroup([&deadline](pid_t) { return !deadline.passed(); }, terminate_one);
+  visit_outside_cgroup([&deadline](pid_t) { return !deadline.passed(); }, terminate_one, deadline);
   // The end of a thread group leader is reported shortly before the cgroup loses it.
   if (cgroup_) ends.cgroup_events = cgroup_->open_events();
   return ends;
@@ -213,12 +217,15 @@ void RunMembers::stop_outside_cgroup(std::vector<OpenProcess>& stopped, Deadline
   while (has_found_one && known.size() < kStoppedMax && !deadline.passed()) {
     has_found_one = false;
     const auto is_new = [&](pid_t pid) { return !known.contains(pid) && is_wanted(pid); };
-    visit_outside_cgroup(is_new, [&](OpenProcess& member) {
-      has_found_one = true;
-      member.signal(SIGSTOP);
-      known.insert(member.pid);
-      stopped.push_back(std::move(member));
-    });
+    visit_outside_cgroup(
+        is_new,
+        [&](OpenProcess& member) {
+          has_found_one = true;
+          member.signal(SIGSTOP);
+          known.insert(member.pid);
+          stopped.push_back(std::move(member));
+        },
+        deadline);
   }
 }
 
