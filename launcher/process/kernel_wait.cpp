@@ -2,6 +2,7 @@
 
 #include "launcher/plan/cgroup_folder.hpp"
 #include "launcher/process/proc_scan.hpp"
+#include "rendezvous/base/processor.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <array>
@@ -26,8 +27,7 @@ struct NamedCall {
 
 /// Returns the number of a system call that x86-64 has and newer processors lack; there -1.
 constexpr long old_call(long number) {
-  constexpr bool is_x86_64 = SYS_ppoll == 271;
-  return is_x86_64 ? number : -1;
+  return kProcessor == Processor::x86_64 ? number : -1;
 }
 
 // System calls that can wait. Others are shown by number.

@@ -1,5 +1,6 @@
 // Every collective of ranks with shared memory, compared with a serial reference for every path of
 // the data.
+#include "rendezvous/base/processor.hpp"
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/serial_collectives.hpp"
@@ -8,7 +9,6 @@
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>
-#include <xmmintrin.h>
 
 #include <algorithm>
 #include <atomic>
@@ -185,19 +185,18 @@ TEST_SUITE("collectives") {
   }
 
   TEST_CASE("collectives: results do not depend on the callers' floating-point settings") {
-    constexpr unsigned kFlushDenormals = 0x8040;
     for (const std::size_t count : {100, 8193}) {
       Bytes content(count * sizeof(float));
       for (std::size_t i = 0; i < content.size(); i += sizeof(float)) content[i] = std::byte{0x11};
       const Bytes expected = serial_reduce({content, content}, DataType::float32, ReduceOp::sum);
       run_ways(2, [&](ProcessGroup& group, const Way& way) {
-        const unsigned settings = _mm_getcsr();
-        if (group.rank() == 0) _mm_setcsr(settings | kFlushDenormals);
+        const FloatSettings settings = float_settings();
+        if (group.rank() == 0) set_float_settings(settings | kFlushDenormals);
         const auto own = make_buffer(group, way, content, DataType::float32);
         group.all_reduce(own.buffer).wait();
         CHECK(own.bytes() == expected);
-        CHECK((_mm_getcsr() & kFlushDenormals) == (group.rank() == 0 ? kFlushDenormals : 0));
-        _mm_setcsr(settings);
+        CHECK((float_settings() & kFlushDenormals) == (group.rank() == 0 ? kFlushDenormals : 0));
+        set_float_settings(settings);
       });
     }
   }

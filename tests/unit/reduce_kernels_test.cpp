@@ -43,7 +43,7 @@ Bytes combine(Combine function, const std::vector<Bytes>& inputs, DataType type)
 
 TEST_SUITE("reduce kernels") {
   TEST_CASE("reduce kernels: every instruction set matches the serial reference bit for bit") {
-    for (const KernelSet& set : kKernelSets) {
+    for (const KernelSet& set : kernel_sets()) {
       CAPTURE(set.name);
       if (!set.available()) continue;
       for (const DataType type : kTypes) {

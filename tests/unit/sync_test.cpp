@@ -9,7 +9,9 @@
 #include <sched.h>
 
 #include <array>
+#include <atomic>
 #include <functional>
+#include <future>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -60,6 +62,29 @@ TEST_SUITE("sync") {
     // Although rank 1 is awaited.
     CHECK(failed_rank([&] { waiting.wait(region.line(1).step(0), 1, 1, Deadline::after(10s)); }) ==
           2);
+  }
+
+  TEST_CASE("sync: a record of a failure is awaited until it is complete or its rank has died") {
+    for (const bool dies : {false, true}) {
+      const auto region = Region::anonymous(2, kArenaBytes);
+      const Sync waiting(region, 0, std::nullopt);
+      waiting.await_record();  // none has begun
+      Sync recording(region, 1, std::nullopt);
+      std::atomic<bool> may_end = false;
+      std::thread author([&] {
+        recording.hold_life();
+        region.head().failure.claim = 2;
+        while (!may_end) std::this_thread::yield();
+        if (!dies) region.head().failure.word = static_cast<std::uint32_t>(FailureKind::aborted);
+        if (!dies) recording.release_life();
+      });
+      while (region.head().failure.claim == 0) std::this_thread::yield();
+      auto result = std::async(std::launch::async, [&] { waiting.await_record(); });
+      CHECK(result.wait_for(50ms) == std::future_status::timeout);
+      may_end = true;
+      author.join();
+      result.get();
+    }
   }
 
   TEST_CASE("sync: a death wakes a sleeping rank even if another one was woken") {

@@ -124,11 +124,12 @@ const std::vector<Arrow> kArrows = {
     // Headers in include/ddprun without an owner; kOwners has the others.
     {"worker_runtime/include/", {}},
     {"worker_runtime/cuda/", {"worker_runtime/cuda/"}},
-    {"worker_runtime/collectives/", {"worker_runtime/collectives/"}},
+    {"worker_runtime/collectives/",
+     {"rendezvous/base/processor.hpp", "worker_runtime/collectives/"}},
     {"worker_runtime/backends/host/shared_memory/",
-     {"rendezvous/base/local_workers.hpp", "rendezvous/control/", "worker_runtime/collectives/",
-      "worker_runtime/backends/backend.hpp", "worker_runtime/backends/rank_names.hpp",
-      "worker_runtime/backends/host/shared_memory/"}},
+     {"rendezvous/base/local_workers.hpp", "rendezvous/base/processor.hpp", "rendezvous/control/",
+      "worker_runtime/collectives/", "worker_runtime/backends/backend.hpp",
+      "worker_runtime/backends/rank_names.hpp", "worker_runtime/backends/host/shared_memory/"}},
     {"worker_runtime/backends/host/tcp/",
      {"rendezvous/base/hmac.hpp", "rendezvous/base/random_bytes.hpp",
       "worker_runtime/backends/backend.hpp", "worker_runtime/backends/host/shared_memory/",
@@ -386,10 +387,11 @@ TEST_SUITE("tidy") {
     }
   }
 
-  TEST_CASE("preprocessor conditionals occur only in folders of optional libraries") {
+  TEST_CASE("preprocessor conditionals occur only for optional libraries and processors") {
     const std::regex conditional("^\\s*#\\s*(if|ifdef|ifndef|elif)\\b");
     for (const auto& file : source_files()) {
-      if (starts_with_any(file.string(), {"worker_runtime/cuda/", "worker_runtime/backends/"}))
+      if (starts_with_any(file.string(), {"worker_runtime/cuda/", "worker_runtime/backends/",
+                                          "rendezvous/base/processor.hpp"}))
         continue;
       for (const auto& line : lines_of(read(in_tree(file)))) {
         CHECK_MESSAGE(!std::regex_search(line, conditional), file.string(), ": ", line);

@@ -2,22 +2,20 @@
 // them in its threads, and any thread may run a collective, so kernels set their own.
 #pragma once
 
-#include <xmmintrin.h>
+#include "rendezvous/base/processor.hpp"
 
 namespace ddprun::collectives {
 
 /// Sets the defaults of IEEE 754 during its lifetime.
 class DefaultFloatEnvironment {
  public:
-  DefaultFloatEnvironment() { _mm_setcsr(kDefault); }
+  DefaultFloatEnvironment() { set_float_settings(kDefaultFloatSettings); }
   DefaultFloatEnvironment(const DefaultFloatEnvironment&) = delete;
   DefaultFloatEnvironment& operator=(const DefaultFloatEnvironment&) = delete;
-  ~DefaultFloatEnvironment() { _mm_setcsr(saved_); }
+  ~DefaultFloatEnvironment() { set_float_settings(saved_); }
 
  private:
-  // round to nearest even, denormals enabled, no traps
-  static constexpr unsigned kDefault = 0x1f80;
-  unsigned saved_ = _mm_getcsr();
+  FloatSettings saved_ = float_settings();
 };
 
 }  // namespace ddprun::collectives

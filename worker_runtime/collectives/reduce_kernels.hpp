@@ -5,6 +5,7 @@
 #include <ddprun/buffer.hpp>
 
 #include <cstddef>
+#include <span>
 
 namespace ddprun::collectives {
 
@@ -27,7 +28,7 @@ struct KernelSet {
   Combine (*find)(DataType type, ReduceOp op);
 };
 
-inline constexpr std::size_t kKernelSetCount = 3;
-extern const KernelSet kKernelSets[kKernelSetCount];  ///< best first
+/// Returns the versions for this kind of processor, best first.
+std::span<const KernelSet> kernel_sets();
 
 }  // namespace ddprun::collectives

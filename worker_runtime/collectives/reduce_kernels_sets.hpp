@@ -1,4 +1,4 @@
-// The kernels of each instruction set. Only reduce_kernels.cpp chooses among them.
+// The kernels of each instruction set. Used by kernel_sets().
 #pragma once
 
 #include "worker_runtime/collectives/reduce_kernels.hpp"

@@ -186,6 +186,8 @@ void SharedMemoryBackend::run_direct(const Call& call) {
 /// mapped, and are not awaited, since they may be stopped.
 void SharedMemoryBackend::await_untouched() const noexcept {
   if (reach_ != Reach::everything) return;
+  // Until then, others may begin to access them.
+  sync_.await_record();
   for (int rank = 0; rank < ranks_; ++rank) {
     while (region_.line(rank).touches.load() != 0) ::sched_yield();
   }

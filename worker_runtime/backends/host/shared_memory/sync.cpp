@@ -1,5 +1,6 @@
 #include "worker_runtime/backends/host/shared_memory/sync.hpp"
 
+#include "rendezvous/base/processor.hpp"
 #include "worker_runtime/backends/host/shared_memory/futex.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/peer_failed.hpp>
@@ -30,7 +31,7 @@ void spin_once(const Counter& counter) {
   if (counter.cpu.load(std::memory_order_relaxed) == current_cpu()) {
     ::sched_yield();
   } else {
-    __builtin_ia32_pause();
+    pause_core();
   }
 }
 
@@ -166,6 +167,14 @@ void Sync::fail_and_throw(FailureKind kind, int rank, const std::string& text) c
   throw_failure({kind, rank, text}, names_.number(rank_));
 }
 
+void Sync::await_record() const noexcept {
+  const Failure& failure = region_.head().failure;
+  while (failure.claim.load() != 0 && failure.word.load() == 0 &&
+         !has_died(static_cast<int>(failure.claim.load()) - 1)) {
+    ::sched_yield();
+  }
+}
+
 bool Sync::has_died(int rank) const {
   return (region_.line(rank).life_word().load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0;
 }
@@ -193,7 +202,9 @@ void Sync::check_all() const {
 
 std::optional<FailureRecord> Sync::failure() const {
   const Failure& shared = region_.head().failure;
-  const auto kind = static_cast<FailureKind>(shared.word.load(std::memory_order_acquire));
+  // Sequentially consistent, like a rank's mark that it accesses buffers: either this rank sees the
+  // failure or the failing rank sees the mark.
+  const auto kind = static_cast<FailureKind>(shared.word.load());
   if (kind == FailureKind::none) return std::nullopt;
   return FailureRecord{kind, shared.rank, shared.text.data()};
 }

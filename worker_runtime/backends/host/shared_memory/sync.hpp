@@ -106,6 +106,10 @@ class Sync {
   /// on behalf of a thread that cannot wait on futexes.
   void await_failure(const Word& stop) const;
 
+  /// Waits until the first failure is recorded, if a rank has begun to record one. Only for ranks
+  /// of one process, since another process may be stopped meanwhile.
+  void await_record() const noexcept;
+
   /// Returns the first failure of the group, if any.
   std::optional<FailureRecord> failure() const;
 
