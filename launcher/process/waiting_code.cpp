@@ -3,6 +3,7 @@
 #include "launcher/plan/cgroup_folder.hpp"
 #include "launcher/process/kernel_wait.hpp"
 #include "launcher/process/proc_scan.hpp"
+#include "rendezvous/base/processor.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
@@ -18,6 +19,14 @@ namespace {
 
 /// Frames of the C and C++ libraries take some 30 words, those of a caller some more.
 constexpr std::size_t kWordsMax = 64;
+
+constexpr bool kIsAarch64 = kProcessor == Processor::aarch64;
+/// Other bits of a return address may be its signature (pointer authentication), if user addresses
+/// have 48 bits, as on most kernels.
+constexpr std::uint64_t kAddressBits =
+    kIsAarch64 ? (std::uint64_t{1} << 48U) - 1 : ~std::uint64_t{0};
+constexpr auto* const kEndsWithCall =
+    kIsAarch64 ? ends_with_call_of_aarch64 : ends_with_call_of_x86_64;
 
 /// Libraries whose frames are between a caller and its system call. Older C libraries have a
 /// separate one for threads.
@@ -80,6 +89,7 @@ std::vector<std::uint64_t> words_at(pid_t pid, std::uint64_t address) {
   std::vector<std::uint64_t> words(kWordsMax);
   const auto bytes = read_memory(pid, address, words.data(), words.size() * sizeof(std::uint64_t));
   words.resize(bytes / sizeof(std::uint64_t));
+  for (auto& word : words) word &= kAddressBits;
   return words;
 }
 
@@ -92,10 +102,11 @@ const Mapping* mapping_of(std::uint64_t address, const std::vector<Mapping>& cod
 
 /// Numbers on a stack may lie in code by chance: a process maps gigabytes of libraries.
 bool is_return_address(pid_t pid, std::uint64_t word, const std::vector<Mapping>& code) {
-  if (mapping_of(word, code) == nullptr) return false;
+  const bool is_aligned = !kIsAarch64 || word % 4 == 0;
+  if (!is_aligned || mapping_of(word, code) == nullptr) return false;
   std::array<std::uint8_t, kCallBytesMax> before{};
   return read_memory(pid, word - before.size(), before.data(), before.size()) == before.size() &&
-         ends_with_call(before);
+         kEndsWithCall(before);
 }
 
 std::string system_call_text(pid_t pid) {
@@ -112,7 +123,7 @@ std::string code_in_call(pid_t pid, std::string_view text) {
   return calling_code(words, code);
 }
 
-/// Returns the length of an x86-64 call with this operand (FF /2), or 0 for other instructions.
+/// Returns the length of a call of x86-64 with this operand (FF /2); 0 for other instructions.
 std::size_t indirect_call_length(std::uint8_t operand) {
   constexpr unsigned kCallDigit = 2;
   const unsigned mode = operand >> 6, digit = operand >> 3 & 7U, base = operand & 7U;
@@ -141,7 +152,7 @@ std::string calling_code(std::span<const std::uint64_t> stack, const std::vector
   return most == files.end() ? std::string() : std::string(*most);
 }
 
-bool ends_with_call(std::span<const std::uint8_t, kCallBytesMax> code) {
+bool ends_with_call_of_x86_64(CodeBefore code) {
   constexpr std::uint8_t kDirect = 0xE8, kIndirect = 0xFF;
   constexpr std::size_t kDirectLength = 5, kIndirectLengthMin = 2;
   if (code[code.size() - kDirectLength] == kDirect) return true;
@@ -150,6 +161,18 @@ bool ends_with_call(std::span<const std::uint8_t, kCallBytesMax> code) {
     if (begin[0] == kIndirect && indirect_call_length(begin[1]) == length) return true;
   }
   return false;
+}
+
+bool ends_with_call_of_aarch64(CodeBefore code) {
+  std::uint32_t instruction = 0;
+  for (std::size_t i = 0; i < sizeof instruction; ++i)
+    instruction |= std::uint32_t{code[code.size() - sizeof instruction + i]} << 8 * i;
+  const auto matches = [instruction](std::uint32_t mask, std::uint32_t value) {
+    return (instruction & mask) == value;
+  };
+  // BL, BLR, and BLRAA and its variants.
+  return matches(0xFC00'0000, 0x9400'0000) || matches(0xFFFF'FC1F, 0xD63F'0000) ||
+         matches(0xFEFF'F800, 0xD63F'0800);
 }
 
 std::string waiting_code(pid_t pid) {

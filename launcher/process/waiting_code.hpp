@@ -22,12 +22,15 @@ namespace ddprun {
 /// calls. `stack`: innermost return addresses, innermost first. `code`: executable mappings.
 std::string calling_code(std::span<const std::uint64_t> stack, const std::vector<Mapping>& code);
 
-/// Number of bytes before a return address that ends_with_call() needs.
+/// Maximum number of bytes of a call instruction.
 inline constexpr std::size_t kCallBytesMax = 7;
+/// Bytes before an address.
+using CodeBefore = std::span<const std::uint8_t, kCallBytesMax>;
 
-/// Returns true if x86-64 code ends with a call instruction, so that the address after it can be a
-/// return address.
-bool ends_with_call(std::span<const std::uint8_t, kCallBytesMax> code);
+/// Return true if code of that processor ends with a call instruction, so that the address after it
+/// can be a return address.
+bool ends_with_call_of_x86_64(CodeBefore code);
+bool ends_with_call_of_aarch64(CodeBefore code);
 
 /// Returns the file whose code has made the system call in which the main thread of a process
 /// waits; empty if it does not wait, or if this user may not inspect the process. May block without

@@ -37,7 +37,14 @@ const std::vector<Mapping> kCode = {
 
 bool is_call(std::vector<std::uint8_t> code) {
   code.insert(code.begin(), kCallBytesMax - code.size(), 0x90);
-  return ends_with_call(std::span<const std::uint8_t, kCallBytesMax>(code.data(), kCallBytesMax));
+  return ends_with_call_of_x86_64(CodeBefore(code.data(), kCallBytesMax));
+}
+
+bool is_call_of_aarch64(std::uint32_t instruction) {
+  std::vector<std::uint8_t> code(kCallBytesMax - sizeof instruction);
+  for (int shift = 0; shift < 32; shift += 8)
+    code.push_back(static_cast<std::uint8_t>(instruction >> shift));
+  return ends_with_call_of_aarch64(CodeBefore(code.data(), kCallBytesMax));
 }
 
 std::string calling(const std::vector<std::uint64_t>& stack) {
@@ -74,7 +81,9 @@ void sleep_in_library() {
 }
 
 void wait_for_signal() {
-  ::pause();
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigsuspend(&none);
 }
 
 void wait_for_lock() {
@@ -145,12 +154,19 @@ TEST_SUITE("waiting code") {
     CHECK_FALSE(is_call({}));
     CHECK_FALSE(is_call({0xFF, 0xE0}));  // a jump
     CHECK_FALSE(is_call({0xFF, 0xD0, 0xFF}));
+    // bl, blr x3, blr x30, blraa x8, x9, blrabz x8
+    for (const std::uint32_t call : {0x94000001U, 0xD63F0060, 0xD63F03C0, 0xD73F0909, 0xD63F0D1F})
+      CHECK(is_call_of_aarch64(call));
+    // b, br x16, svc, ret, braa x8, x9, braaz x8, retaa
+    for (const std::uint32_t other :
+         {0x14000001U, 0xD61F0200, 0xD4000001, 0xD65F03C0, 0xD71F0909, 0xD61F091F, 0xD65F0BFF})
+      CHECK_FALSE(is_call_of_aarch64(other));
   }
 
-  TEST_CASE("waiting code: nanosleep() but not pause() counts as sleep") {
+  TEST_CASE("waiting code: nanosleep() but not sigsuspend() counts as sleep") {
     const Child sleeper(sleep_in_program), waiter(wait_for_signal);
     REQUIRE(reaches(sleeper, SYS_clock_nanosleep));
-    REQUIRE(reaches(waiter, SYS_pause));
+    REQUIRE(reaches(waiter, SYS_rt_sigsuspend));
     CHECK(sleeping_code(sleeper.pid()) == std::filesystem::read_symlink("/proc/self/exe"));
     CHECK(sleeping_code(waiter.pid()).empty());
     CHECK(waiting_code(waiter.pid()) == std::filesystem::read_symlink("/proc/self/exe"));
@@ -185,7 +201,7 @@ TEST_SUITE("waiting code") {
     const Child torch(sleep_in_library), sleeper(sleep_in_program), waiter(wait_for_signal);
     REQUIRE(reaches(torch, SYS_clock_nanosleep));
     REQUIRE(reaches(sleeper, SYS_clock_nanosleep));
-    REQUIRE(reaches(waiter, SYS_pause));
+    REQUIRE(reaches(waiter, SYS_rt_sigsuspend));
     CHECK(std::filesystem::path(sleeping_code(torch.pid())).filename() == "libtorch_test.so");
     CHECK(sleeping_in_pytorch(::getpid()) == std::vector<pid_t>{torch.pid()});
     CHECK(sleeping_in_pytorch(waiter.pid()).empty());
