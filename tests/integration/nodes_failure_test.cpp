@@ -5,6 +5,7 @@
 #include "tests/support/random_calls.hpp"
 #include "tests/support/rank_processes.hpp"
 #include "tests/support/signpost.hpp"
+#include "worker_runtime/backends/host/node_meeting.hpp"
 #include "worker_runtime/backends/host/tcp/messenger.hpp"
 #include <ddprun/process_group.hpp>
 
@@ -14,6 +15,7 @@
 #include <csignal>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <sys/socket.h>
@@ -249,6 +251,25 @@ TEST_SUITE("nodes failure") {
       CHECK_MESSAGE(message.find("timeout: process group: rank(s) 1, 3 did not come") == 0,
                     message);
     }
+  }
+
+  TEST_CASE("nodes group: a rank that publishes its address but does not connect is named") {
+    const StoreProcess store;
+    RankProcesses ranks(2, [&](int rank) {
+      auto options = small_group();
+      options.join_timeout = 2s;
+      const auto env = make_env(store.endpoint(), rank, Nodes{1, 1});
+      if (rank == 0) return describe_failure([&] { ProcessGroup::create(env, options); });
+      auto client = store.connect();
+      const host::Presence own{.node = 1, .address = {{"127.0.0.1"}, 1}, .message_port = 1};
+      host::meet_nodes(client, "ddprun/group/default", std::nullopt, env, RankNames(), own,
+                       Deadline::after(60s));
+      return std::string("met");
+    });
+    const auto message = ranks.wait(0).output;
+    CHECK_MESSAGE(message.find("timeout: process group: rank(s) 1 did not join after ") == 0,
+                  message);
+    CHECK(ranks.wait(1).output == "met");
   }
 
   TEST_CASE("nodes group: a send does not wait for its receive and a dead sender is named") {

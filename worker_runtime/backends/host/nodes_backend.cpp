@@ -11,8 +11,6 @@ namespace ddprun::host {
 namespace {
 
 constexpr int kScratchCount = 3;
-// Step number of the initial exchange, before the first collective.
-constexpr std::uint64_t kMeetingSequence = ~std::uint64_t{0};
 
 }  // namespace
 
@@ -38,7 +36,7 @@ void NodesBackend::enter(Deadline deadline) {
   local_.enter(deadline);
   messages_.enter();
   shared_memory::CallHeader meeting{};
-  meeting.sequence = kMeetingSequence;
+  meeting.sequence = tcp::kJoinSequence;
   meeting.collective = Collective::barrier;
   tcp::Exchange exchange(mesh_, failure_, meeting, 0);
   for (const int peer : layout_.neighbours(rank_)) {

@@ -168,6 +168,10 @@ void Exchange::time_out(std::vector<int> ranks, bool have_entered, Deadline dead
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   const std::string list = "rank(s) " + failure_.names().list(ranks);
+  if (frame_.call.sequence == kJoinSequence) {
+    failure_.fail(FailureKind::timeout, ranks.front(),
+                  "process group: " + list + " did not join " + deadline.describe());
+  }
   failure_.fail(FailureKind::timeout, ranks.front(),
                 describe(frame_.call) + ", " + failure_.names().collective(frame_.call.sequence) +
                     ": " +

@@ -15,6 +15,9 @@
 
 namespace ddprun::tcp {
 
+/// Sequence number of the exchange with which ranks join, before the first collective.
+inline constexpr std::uint64_t kJoinSequence = ~std::uint64_t{0};
+
 class Exchange {
  public:
   /// `call`: the collective, equal on all ranks; `step`: index of the exchange within it.
