@@ -200,9 +200,9 @@ asio::awaitable<bool> PreloadedPython::probe(const PreloadRequest& request) {
   has_probed_ = true;
   if (is_automatic && !answer.fields.empty()) {
     if (const auto& end = answer.fields.front(); !end.empty()) {
-      write_log(
-          log_, LogLevel::info,
-          "--preload: auto ends at " + printable(end) + ", which may affect the following imports");
+      write_log(log_, LogLevel::info,
+                "--preload: auto ends at " + printable(end) +
+                    ", which may affect the following imports; --preload=MODULE,... preloads them");
     }
     modules_.assign(answer.fields.begin() + 1, answer.fields.end());
   }
