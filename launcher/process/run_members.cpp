@@ -37,6 +37,8 @@ constexpr auto kStopLimit = 1s;
 // Usually less than a millisecond, unless a page of the program comes from a slow file system or
 // the CPUs are busy: with ten processes per CPU it has taken more than 100 ms.
 constexpr Deadline::Duration kExecSearchLimit = 1s;
+// The same for a search that is repeated: a fork bomb may have started other processes meanwhile.
+constexpr Deadline::Duration kRepeatedSearchLimit = 100ms;
 constexpr int kExecPause = 1;  // milliseconds
 
 /// Gives this thread a real-time priority for the lifetime of this object, where permitted:
@@ -126,15 +128,15 @@ std::vector<pid_t> RunMembers::members() const {
   auto pids = pids_in_cgroup();
   visit_outside_cgroup([](pid_t) { return true; },
                        [&pids](const OpenProcess& member) { pids.push_back(member.pid); },
-                       Deadline::never());
+                       kExecSearchLimit);
   return pids;
 }
 
 /// Calls `visit` for each wanted member outside the cgroup as soon as it is found: in a fork bomb,
-/// each stopped process leaves more CPU time to the search. Waits for processes in execve for at
-/// most kExecSearchLimit, and until the deadline.
-void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visit,
-                                      Deadline deadline) const {
+/// each stopped process leaves more CPU time to the search. Then waits at most `limit` for
+/// processes in execve; returns false if some are left.
+bool RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visit,
+                                      Deadline::Duration limit) const {
   const auto inside = pids_in_cgroup();
   const auto adopted = adopted_children();
   const auto is_in = [](const std::vector<pid_t>& sorted, pid_t pid) {
@@ -145,7 +147,7 @@ void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visi
     if (is_in(inside, child) || !is_wanted(child)) continue;
     if (auto process = open_process(child)) visit(*process);
   }
-  if (!looks_for_marker()) return;
+  if (!looks_for_marker()) return true;
   std::vector<OpenProcess> in_execve;
   for_each_process([&](pid_t pid) {
     if (is_in(inside, pid) || is_in(adopted, pid) || pid == ::getpid()) return;
@@ -156,11 +158,12 @@ void RunMembers::visit_outside_cgroup(const Choice& is_wanted, const Visit& visi
     if (process && !visit_if_marked(*process, visit)) in_execve.push_back(std::move(*process));
   });
   // All together, since one process that gets no CPU time would block the search for the others.
-  const auto limit = Deadline::after(std::min(deadline.remaining(), kExecSearchLimit));
-  while (!in_execve.empty() && !limit.passed()) {
+  const auto deadline = Deadline::after(limit);
+  while (!in_execve.empty() && !deadline.passed()) {
     ::poll(nullptr, 0, kExecPause);
     std::erase_if(in_execve, [&](OpenProcess& process) { return visit_if_marked(process, visit); });
   }
+  return in_execve.empty();
 }
 
 /// Returns false if the process is in execve, so that its membership is unknown.
@@ -175,8 +178,7 @@ void RunMembers::kill() const noexcept {
     for (const auto& member : open_in_cgroup()) member.signal(SIGKILL);
   }
   visit_outside_cgroup([](pid_t) { return true; },
-                       [](const OpenProcess& member) { member.signal(SIGKILL); },
-                       Deadline::never());
+                       [](const OpenProcess& member) { member.signal(SIGKILL); }, kExecSearchLimit);
 }
 
 PendingExits RunMembers::terminate(std::vector<pid_t>& signalled, Deadline deadline) const {
@@ -188,7 +190,8 @@ PendingExits RunMembers::terminate(std::vector<pid_t>& signalled, Deadline deadl
     ends.processes.push_back(std::move(member));
   };
   for (auto& member : open_in_cgroup()) terminate_one(member);
-  visit_outside_cgroup([&deadline](pid_t) { return !deadline.passed(); }, terminate_one, deadline);
+  visit_outside_cgroup([&deadline](pid_t) { return !deadline.passed(); }, terminate_one,
+                       std::min(deadline.remaining(), kExecSearchLimit));
   // The end of a thread group leader is reported shortly before the cgroup loses it.
   if (cgroup_) ends.cgroup_events = cgroup_->open_events();
   return ends;
@@ -208,16 +211,16 @@ void RunMembers::freeze() {
 }
 
 /// Stops the wanted members outside the cgroup and adds them to `stopped`. They may fork until they
-/// are stopped, so the search is repeated until it finds no others.
+/// are stopped, so the search is repeated until it finds no others and leaves none in execve.
 void RunMembers::stop_outside_cgroup(std::vector<OpenProcess>& stopped, Deadline deadline,
                                      const Choice& is_wanted) const {
   std::set<pid_t> known;
   for (const auto& process : stopped) known.insert(process.pid);
-  bool has_found_one = true;
-  while (has_found_one && known.size() < kStoppedMax && !deadline.passed()) {
-    has_found_one = false;
+  bool may_be_more = true;
+  while (may_be_more && known.size() < kStoppedMax && !deadline.passed()) {
+    bool has_found_one = false;
     const auto is_new = [&](pid_t pid) { return !known.contains(pid) && is_wanted(pid); };
-    visit_outside_cgroup(
+    const bool is_complete = visit_outside_cgroup(
         is_new,
         [&](OpenProcess& member) {
           has_found_one = true;
@@ -225,7 +228,8 @@ void RunMembers::stop_outside_cgroup(std::vector<OpenProcess>& stopped, Deadline
           known.insert(member.pid);
           stopped.push_back(std::move(member));
         },
-        deadline);
+        std::min(deadline.remaining(), kRepeatedSearchLimit));
+    may_be_more = has_found_one || !is_complete;
   }
 }
 

@@ -90,7 +90,8 @@ class RunMembers {
  private:
   using Visit = std::function<void(OpenProcess& member)>;
   using Choice = std::function<bool(pid_t)>;
-  void visit_outside_cgroup(const Choice& is_wanted, const Visit& visit, Deadline deadline) const;
+  bool visit_outside_cgroup(const Choice& is_wanted, const Visit& visit,
+                            Deadline::Duration limit) const;
   void stop_outside_cgroup(std::vector<OpenProcess>& stopped, Deadline deadline,
                            const Choice& is_wanted) const;
   bool has_none() const;

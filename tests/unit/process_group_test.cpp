@@ -99,8 +99,7 @@ TEST_SUITE("process group") {
       const std::size_t count = group.rank() == 2 ? 99 : 100;
       const std::string expected =
           "usage: collective 0 of group \"default\": rank 0 called all_reduce(100 x float32, sum) "
-          "but rank "
-          "2 called all_reduce(99 x float32, sum)";
+          "but rank 2 called all_reduce(99 x float32, sum)";
       CHECK(describe_failure([&] { group.all_reduce(as_buffer(values.data(), count)).wait(); }) ==
             expected);
       CHECK(describe_failure([&] { group.barrier().wait(); }) == expected);
