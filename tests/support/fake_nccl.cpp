@@ -31,6 +31,7 @@ std::atomic<int> reported = 0;
 /// State of one rank. Works on its stream hold it, too.
 struct FakeComm {
   int rank = 0;
+  int number = 0;  ///< of its unique id
   int device = fake_device();
   std::mutex mutex;
   std::condition_variable changed;
@@ -78,11 +79,13 @@ Meetings& meetings() {
   return all;
 }
 
+const std::string kMeeting = "meeting ";
+
 ncclResult_t make_id(ncclUniqueId* id) {
   nccl_faults().hangs_in_id.wait(true);
   if (nccl_faults().unique_id != ncclSuccess) return nccl_faults().unique_id;
   const std::lock_guard lock(meetings().mutex);
-  const std::string text = "meeting " + std::to_string(++meetings().last);
+  const std::string text = kMeeting + std::to_string(++meetings().last);
   std::memset(id->internal, 0, sizeof id->internal);
   std::memcpy(id->internal, text.data(), text.size());
   return ncclSuccess;
@@ -92,6 +95,7 @@ ncclResult_t join(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclCo
   if (config->blocking != 0) return ncclInvalidArgument;
   const auto own = std::make_shared<FakeComm>();
   own->rank = rank;
+  own->number = std::stoi(id.internal + kMeeting.size());
   *comm = reinterpret_cast<ncclComm_t>(new Comm(own));
   ++communicators;
   const std::lock_guard lock(meetings().mutex);
@@ -189,9 +193,26 @@ Reduced reduced(Buffer input, ncclRedOp_t op, int ranks) {
 
 using Body = std::function<void(ProcessGroup&)>;
 
+/// Numbers of the communicators of all launches, by rank.
+struct Launches {
+  std::mutex mutex;
+  std::map<int, std::vector<int>> of;
+};
+
+Launches& launches() {
+  static Launches all;
+  return all;
+}
+
+void note_launch(const FakeComm& comm) {
+  const std::lock_guard lock(launches().mutex);
+  launches().of[comm.rank].push_back(comm.number);
+}
+
 /// Runs on the stream, like a kernel.
 ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, Body body) {
   const FakeNcclCall call(comm);
+  note_launch(*comm_of(comm));
   const auto release = [own = comm_of(comm)] {
     --own->graphs;
     own->graphs.notify_all();
@@ -395,6 +416,11 @@ const nccl::NcclCalls& fake_nccl() {
 NcclFaults& nccl_faults() {
   static NcclFaults faults;
   return faults;
+}
+
+std::vector<int> fake_launches(int rank) {
+  const std::lock_guard lock(launches().mutex);
+  return launches().of[rank];
 }
 
 int fake_aborts() {

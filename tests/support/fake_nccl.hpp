@@ -5,6 +5,7 @@
 #include "worker_runtime/backends/nccl/nccl_calls.hpp"
 
 #include <atomic>
+#include <vector>
 
 namespace ddprun::test {
 
@@ -45,6 +46,10 @@ int fake_aborts();
 
 /// Number of errors of communicators that were reported.
 const std::atomic<int>& fake_reported_errors();
+
+/// Communicators of the launches by ranks with this number, numbered in the order of their unique
+/// ids, since the start of the process.
+std::vector<int> fake_launches(int rank);
 
 /// Number of communicators that were neither destroyed nor aborted.
 int fake_communicators();

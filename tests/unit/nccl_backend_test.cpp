@@ -7,11 +7,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <future>
 #include <latch>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -112,6 +116,62 @@ TEST_SUITE("nccl backend") {
       if (group.rank() == 0) may_go_on.set_value();
       CHECK(seen.get_future().get() == 2);
       for (const auto& work : works) work.wait();
+    });
+  }
+
+  TEST_CASE("nccl backend: a thread's calls on several groups are launched in call order") {
+    const CleanDevices clean;
+    constexpr int kRanks = 3;
+    auto first = device_ranks(kRanks);
+    auto second = device_ranks(kRanks);
+    std::map<int, std::vector<int>> launches;
+    std::mutex mutex;
+    run_ranks(device_ranks(kRanks), [&](ProcessGroup& group) {
+      const int rank = group.rank();
+      ProcessGroup one = std::move(first[static_cast<std::size_t>(rank)]);
+      ProcessGroup other = std::move(second[static_cast<std::size_t>(rank)]);
+      const auto before = fake_launches(rank).size();
+      std::vector<std::vector<float>> values(6, std::vector<float>(10, 1));
+      one.all_reduce(on_device(values[0])).wait();
+      std::vector<Work> works;
+      // The first call of a group connects its ranks, which takes longer than a launch.
+      works.push_back(other.all_reduce(on_device(values[1])));
+      works.push_back(one.all_reduce(on_device(values[2])));
+      works.push_back(group.all_reduce(on_device(values[3])));
+      works.push_back(group.all_reduce(on_device(values[4])));
+      works.push_back(one.all_reduce(on_device(values[5])));
+      for (const auto& work : works) work.wait();
+      auto own = fake_launches(rank);
+      own.erase(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(before));
+      const std::lock_guard lock(mutex);
+      launches[rank] = own;
+    });
+    for (const auto& [rank, own] : launches) {
+      CAPTURE(rank);
+      // Unique ids are numbered in the order of the first calls.
+      const int base = own.front();
+      CHECK(own == std::vector<int>{base, base + 1, base, base + 2, base + 2, base});
+    }
+  }
+
+  TEST_CASE("nccl backend: a work fails if the call before it is not launched in time") {
+    const CleanDevices clean;
+    auto slow = device_ranks(2, {.name = "slow"});
+    GroupOptions options;
+    options.collective_timeout = std::chrono::milliseconds(50);
+    nccl_faults().hangs_in_id = true;
+    std::latch have_failed(2);
+    run_ranks(device_ranks(2, options), [&](ProcessGroup& group) {
+      ProcessGroup late = std::move(slow[static_cast<std::size_t>(group.rank())]);
+      std::vector<float> values(10, 1);
+      std::vector<float> others(10, 1);
+      const Work before = late.all_reduce(on_device(others));
+      CHECK_THROWS_WITH_AS(group.all_reduce(on_device(values)).wait(),
+                           doctest::Contains("of group \"slow\""), Error);
+      have_failed.arrive_and_wait();
+      nccl_faults().take_back();
+      before.wait();
+      CHECK(others[9] == 2);
     });
   }
 

@@ -25,6 +25,14 @@ bool is_on_device(const Operation& operation) {
   return device_of(operation).kind != Device::Kind::cpu;
 }
 
+/// Returns true for operations that are launched on the device; messages pass through the host.
+bool is_launched_on_device(const Operation& operation) {
+  return is_on_device(operation) && !is_message(operation.collective);
+}
+
+/// The calling thread's last work on the device, of any group.
+thread_local std::weak_ptr<Work::State> last_on_device;
+
 /// Records the calling thread while it waits for its own work, unless another thread is recorded.
 class OwnWait {
  public:
@@ -105,6 +113,11 @@ Work WorkQueue::push(const Operation& operation, void* stream) {
     finish(*work, failure_);
     return Work(std::move(work));
   }
+  if (is_launched_on_device(operation)) {
+    auto before = std::exchange(last_on_device, work).lock();
+    const bool is_elsewhere = before && before->queue.get() != this;
+    if (is_elsewhere && before->queue->is_of_this_process()) work->before = std::move(before);
+  }
   work->queued = Deadline::Clock::now();
   work->is_first = works_.empty();
   works_.push_back(work);
@@ -135,6 +148,26 @@ void WorkQueue::mark(Work::State& work, void* stream, Lock& lock) {
   }
   lock.lock();
   if (failure) fail_all(failure);
+}
+
+/// Waits until `before`, of another group, has been launched or has failed.
+void WorkQueue::await_turn(const Work::State& before, Deadline deadline) {
+  while (!before.queue->wait_launched(before)) {
+    const Lock lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+    if (!deadline.passed()) continue;
+    throw Error(Errc::timeout,
+                describe_in(before.queue->options_.name, before.operation, before.queue->ranks_) +
+                    ", which the thread has called before, was not launched " +
+                    deadline.describe());
+  }
+}
+
+/// Returns false if `work`, of this queue, is launched neither now nor soon. Any thread.
+bool WorkQueue::wait_launched(const Work::State& work) {
+  Lock lock(mutex_);
+  return changed_.wait_for(lock, kLongestPause,
+                           [&work] { return work.is_done || work.launch != 0; });
 }
 
 void WorkQueue::wait_for_space(Lock& lock) {
@@ -310,8 +343,9 @@ bool WorkQueue::start_operation(Work::State& work) {
   const auto start = work.is_first ? work.queued : Deadline::Clock::now();
   const auto deadline = Deadline::from(start, options_.collective_timeout);
   work.flight = log_.enter(work.operation, start);
-  const bool is_launched = is_on_device(work.operation) && !is_message(work.operation.collective);
+  const bool is_launched = is_launched_on_device(work.operation);
   if (is_launched) {
+    if (const auto before = std::exchange(work.before, nullptr)) await_turn(*before, deadline);
     device_->launch(work.operation, deadline);
   } else {
     backend_->run(work.operation, deadline);

@@ -3,7 +3,9 @@
 // collective; so the communication thread leaves a single new work to its caller for kCallerGrace.
 //
 // Works on device buffers are launched on the device in call order and complete in that order. The
-// communication thread, or a waiting thread, polls the device.
+// communication thread, or a waiting thread, polls the device. Calls of one thread on several
+// groups are launched in the order of the calls, too: if ranks launched kernels of different
+// communicators in different orders, each could occupy a device while it waits for the other.
 //
 // A call on a captured stream is run by the calling thread, after all earlier works have been
 // launched, and becomes part of a CUDA graph. The graph's launches are not visible here, so the
@@ -46,12 +48,14 @@ struct Work::State {
   Deadline::Clock::time_point queued;
   std::shared_ptr<WorkQueue> queue;  ///< owns the mutex that guards the members below
   std::thread::id caller = {};       ///< thread that called the collective
-  bool is_first = false;             ///< no other work was queued or running at the call
-  bool has_begun = false;            ///< it is running or has ended
-  std::uint64_t flight = 0;          ///< number in the call log, once it has been entered
-  std::uint64_t launch = 0;          ///< 1-based launch index on the device; 0 if not launched
-  std::uint64_t capture = 0;         ///< DeviceQueue::capture_of() of its stream; 0 if not captured
-  std::uint64_t captured = 0;        ///< 1-based index in the capture
+  /// The caller's previous work on the device, if of another group; reset at the launch.
+  std::shared_ptr<Work::State> before = nullptr;
+  bool is_first = false;       ///< no other work was queued or running at the call
+  bool has_begun = false;      ///< it is running or has ended
+  std::uint64_t flight = 0;    ///< number in the call log, once it has been entered
+  std::uint64_t launch = 0;    ///< 1-based launch index on the device; 0 if not launched
+  std::uint64_t capture = 0;   ///< DeviceQueue::capture_of() of its stream; 0 if not captured
+  std::uint64_t captured = 0;  ///< 1-based index in the capture
   Deadline::Clock::time_point started = {};
   std::atomic<bool> is_done = false;
   std::exception_ptr failure = nullptr;
@@ -113,6 +117,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void watch(Lock& lock);
   std::shared_ptr<Work::State> number(const Operation& operation);
   void mark(Work::State& work, void* stream, Lock& lock);
+  void await_turn(const Work::State& before, Deadline deadline);
+  bool wait_launched(const Work::State& work);
   void wait_for_space(Lock& lock);
   [[noreturn]] void throw_timeout(const Work::State& work, Deadline deadline) const;
   void communicate(Deadline join_deadline);
