@@ -1,6 +1,7 @@
 #include "launcher/process/exec_failure.hpp"
 
 #include "launcher/plan/cgroup_folder.hpp"
+#include "launcher/process/other_formats.hpp"
 
 #include <elf.h>
 
@@ -112,16 +113,6 @@ std::string explain_format(const fs::path& file) {
   return "it is neither a program nor a script with a first line such as #!/bin/sh";
 }
 
-/// Returns true if an interpreter for other formats is registered with the kernel (binfmt_misc).
-bool has_other_formats() {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/proc/sys/fs/binfmt_misc", error)) {
-    const auto name = entry.path().filename();
-    if (name != "register" && name != "status") return true;
-  }
-  return false;
-}
-
 std::string explain_exec(const StartFailure& failure, const std::string& program,
                          const std::string& folder) {
   const fs::path file = folder.empty() ? fs::path(program) : fs::path(folder) / program;
@@ -226,7 +217,7 @@ Problem problem_of_format(const fs::path& program) {
   const auto head = head_of(program);
   const auto interpreter = interpreter_of(head);
   const bool is_elf = head.starts_with(ELFMAG) && head.size() >= sizeof(Elf32_Ehdr);
-  if (!interpreter && !is_elf && !has_other_formats()) return explain_format(program);
+  if (!interpreter && !is_elf && !has_other_format(program, head)) return explain_format(program);
   // For an empty name, the kernel reports an unknown file format.
   if (!interpreter || interpreter->empty() || fs::exists(*interpreter, error) || error) {
     return std::nullopt;

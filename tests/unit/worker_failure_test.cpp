@@ -4,6 +4,7 @@
 #include "launcher/process/exec_failure.hpp"
 #include "launcher/process/exit_facts.hpp"
 #include "launcher/process/kernel_wait.hpp"
+#include "launcher/process/other_formats.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -276,6 +277,54 @@ TEST_SUITE("start failure") {
       CAPTURE(text);
       CHECK(text.find(row.expected) != std::string::npos);
     }
+  }
+
+  TEST_CASE("worker start: an entry of binfmt_misc executes what its magic or extension matches") {
+    const std::string magic = "enabled\ninterpreter /bin/true\nflags: \noffset 2\nmagic dead\n";
+    const std::string extension = "enabled\ninterpreter /bin/true\nflags: P\nextension .exe\n";
+    struct Row {
+      std::string entry;
+      std::string name;
+      std::string head;
+      bool is_executed;
+    };
+    const std::vector<Row> table = {
+        {magic, "a", "MZ\xde\xad more", true},
+        {magic, "a", "MZ\xde\xae", false},
+        {magic, "a", "\xde\xad", false},
+        {magic, "a", "MZ\xde", false},
+        {magic, "a", "", false},
+        {magic + "mask fff0\n", "a", "MZ\xde\xa1", true},
+        {magic + "mask fff0\n", "a", "MZ\xde\xb1", false},
+        {magic + "mask ff\n", "a", "MZ\xde\xad", false},
+        {"dis" + magic.substr(2), "a", "MZ\xde\xad", false},
+        {extension, "program.exe", "", true},
+        {extension, "program.exe.txt", "", false},
+        {extension, "exe", "", false},
+        {"", "a", "text", false},
+    };
+    for (const auto& row : table) {
+      CAPTURE(row.entry);
+      CAPTURE(row.name);
+      CHECK(is_executed_by(row.entry, row.name, row.head) == row.is_executed);
+    }
+  }
+
+  TEST_CASE("worker start: entries of binfmt_misc are read from its folder") {
+    const test::TemporaryFolder folder;
+    const auto executes = [&](const std::string& head) {
+      return has_other_format("program", head, folder.path());
+    };
+    std::ofstream(folder / "status") << "enabled\n";
+    std::ofstream(folder / "qemu") << "enabled\noffset 0\nmagic 7f45\n";
+    CHECK(
+        executes("\x7f"
+                 "ELF"));
+    CHECK_FALSE(executes("text"));
+    // It may have been removed while it was read.
+    std::ofstream(folder / "removed") << "";
+    CHECK(executes("text"));
+    CHECK_FALSE(has_other_format("program", "text", folder / "missing"));
   }
 
   TEST_CASE("worker start: a fork error names ulimit -u or otherwise the sysctls") {
