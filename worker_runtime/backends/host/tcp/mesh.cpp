@@ -46,6 +46,7 @@ Mesh::Mesh(MeshOptions options, Socket listener, FirstFailure& failure)
       failure_(failure),
       meeting_(options_.rank, options_.key, options_.peers, listener_.fd()),
       connections_(options_.peers.size()),
+      silences_(options_.peers.size()),
       is_closing_(options_.peers.size()),
       has_left_(options_.peers.size()),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -79,6 +80,7 @@ std::vector<int> Mesh::connect(const std::vector<int>& peers, Deadline deadline)
 }
 
 void Mesh::keep(int peer, Socket socket) {
+  remove_time_limit(socket.fd());
   {
     const std::lock_guard lock(mutex_);
     connections_[index(peer)] = std::move(socket);
@@ -124,6 +126,17 @@ void Mesh::process(std::span<const pollfd> ready) {
 
 Deadline Mesh::next_check() {
   return any_is_closing_ ? Deadline::after(kStoreCheckInterval) : Deadline::never();
+}
+
+void Mesh::check_silence() {
+  std::unique_lock lock(mutex_);
+  for (std::size_t peer = 0; peer < connections_.size(); ++peer) {
+    if (!connections_[peer].is_open() || has_left_[peer]) continue;
+    const auto state = acknowledgements(connections_[peer].fd());
+    if (!state || !silences_[peer].is_too_long(*state, Silence::Clock::now())) continue;
+    lock.unlock();
+    lose(static_cast<int>(peer), ETIMEDOUT);
+  }
 }
 
 /// Returns -1 if `fd` is not a connection to a rank.

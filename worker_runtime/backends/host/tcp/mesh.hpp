@@ -5,6 +5,7 @@
 
 #include "worker_runtime/backends/host/tcp/first_failure.hpp"
 #include "worker_runtime/backends/host/tcp/meeting.hpp"
+#include "worker_runtime/backends/host/tcp/silence.hpp"
 #include "worker_runtime/backends/host/tcp/socket.hpp"
 #include <ddprun/deadline.hpp>
 
@@ -49,6 +50,9 @@ class Mesh {
   void process(std::span<const pollfd> ready);
   /// Latest time of the next call of process().
   Deadline next_check();
+  /// Fails the group if a rank's machine no longer answers. For that thread, every
+  /// kSilenceCheckInterval.
+  void check_silence();
   /// Wakes that thread after a read: a connection that the peer has closed can be examined again.
   void on_read() noexcept;
   /// Returns true if the rank has left the group in an orderly way. Any thread.
@@ -87,6 +91,7 @@ class Mesh {
   PeerMeeting meeting_;
   mutable std::mutex mutex_;  ///< guards changes of the members below, and reads by other threads
   std::vector<Socket> connections_;
+  std::vector<Silence> silences_;
   /// The peer has closed the connection; unread data may end with a leave frame.
   std::vector<bool> is_closing_;
   std::vector<bool> has_left_;

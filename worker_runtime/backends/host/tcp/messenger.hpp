@@ -11,6 +11,7 @@
 #include "worker_runtime/backends/host/tcp/first_failure.hpp"
 #include "worker_runtime/backends/host/tcp/meeting.hpp"
 #include "worker_runtime/backends/host/tcp/mesh.hpp"
+#include "worker_runtime/backends/host/tcp/silence.hpp"
 #include "worker_runtime/backends/host/tcp/socket.hpp"
 #include <ddprun/deadline.hpp>
 
@@ -79,6 +80,7 @@ class Messenger {
   };
   struct Peer {
     Socket socket = {};
+    Silence silence = {};
     std::deque<Message> out = {};
     std::deque<Message> in = {};
     Message incoming = {};
@@ -104,6 +106,7 @@ class Messenger {
   std::vector<pollfd> wanted();
   void proceed(std::span<const pollfd> ready);
   void mark_left_peers();
+  void check_silence();
   void adopt_connections();
   void advance(Peer& peer, short events);
   void push(Peer& peer);

@@ -79,6 +79,7 @@ void Messenger::serve() {
 
 void Messenger::transfer() {
   std::optional<Deadline> delivery_deadline;
+  auto silence_check = Deadline::after(kSilenceCheckInterval);
   while (true) {
     std::vector<pollfd> polled;
     Deadline until = Deadline::never();
@@ -89,7 +90,7 @@ void Messenger::transfer() {
       polled = wanted();
       until = earlier(delivery_deadline.value_or(Deadline::never()), meeting_.next_timeout());
     }
-    until = earlier(until, mesh_.next_check());
+    until = earlier(until, earlier(mesh_.next_check(), silence_check));
     if (::poll(polled.data(), polled.size(), until.remaining_poll_milliseconds()) < 0) continue;
     if (polled[0].revents != 0) failure_.check();
     {
@@ -97,8 +98,12 @@ void Messenger::transfer() {
       proceed(polled);
     }
     mesh_.process(polled);  // without the lock: it may query the store
+    const bool checks_silence = silence_check.passed();
+    if (checks_silence) mesh_.check_silence();
     const Lock lock(mutex_);
     mark_left_peers();
+    if (checks_silence) check_silence();
+    if (checks_silence) silence_check = Deadline::after(kSilenceCheckInterval);
     changed_.notify_all();
   }
 }
@@ -136,6 +141,16 @@ void Messenger::mark_left_peers() {
   }
 }
 
+void Messenger::check_silence() {
+  for (Peer& peer : peers_) {
+    if (!peer.socket.is_open()) continue;
+    const auto state = acknowledgements(peer.socket.fd());
+    if (!state || !peer.silence.is_too_long(*state, Silence::Clock::now())) continue;
+    peer.loss_reason = loss_reason_of(ETIMEDOUT);
+    peer.socket.close();
+  }
+}
+
 bool Messenger::has_pending_messages() const {
   for (const Peer& peer : peers_) {
     if (!peer.out.empty() && peer.loss_reason.empty() && !peer.has_left) return true;
@@ -168,7 +183,9 @@ std::vector<pollfd> Messenger::wanted() {
 
 void Messenger::adopt_connections() {
   for (auto& [rank, socket] : meeting_.take()) {
-    if (!peer(rank).socket.is_open()) peer(rank).socket = std::move(socket);
+    if (peer(rank).socket.is_open()) continue;
+    remove_time_limit(socket.fd());
+    peer(rank).socket = std::move(socket);
   }
   for (const auto& lost : meeting_.unreachable()) peer(lost.peer).loss_reason = lost.why;
 }

@@ -21,8 +21,7 @@ namespace {
 
 // All ranks connect at about the same time; further connections are retried by the kernel.
 constexpr int kBacklog = 256;
-// A machine without acknowledgements for this long is lost. Longer than the lease of the agents,
-// which detect it more reliably, and shorter than the timeout of a collective.
+// For a new connection; see Silence for the time after its handshake.
 constexpr int kUnacknowledgedMilliseconds = 15'000;
 constexpr int kKeepaliveIdleSeconds = 5;
 constexpr int kKeepaliveIntervalSeconds = 3;
@@ -139,7 +138,13 @@ int dial_error(int fd) {
 
 Socket accept_from(int listener) {
   Socket socket(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (socket.is_open()) set_options(socket.fd());
+  if (socket.is_open()) {
+    set_options(socket.fd());
+  } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+    // The connection remains pending, so the listener would be ready again at once. Other errors
+    // are those of the connection.
+    throw_system_error("process group: accepting a connection", errno);
+  }
   return socket;
 }
 

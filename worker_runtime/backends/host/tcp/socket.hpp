@@ -57,7 +57,8 @@ Dialled dial(const std::string& address, std::uint16_t port);
 /// Returns the result of a dial() that has ended: 0 or an errno.
 int dial_error(int fd);
 
-/// Returns a new connection of the listener, or a closed Socket if none is pending.
+/// Returns a new connection of the listener, or a closed Socket if none is pending. Throws
+/// Error{Errc::system} if this process or machine lacks descriptors or memory.
 Socket accept_from(int listener);
 
 /// Returns text such as "10.0.0.1 or 10.0.0.2, port 4711".
