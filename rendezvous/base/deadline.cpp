@@ -23,6 +23,10 @@ Deadline Deadline::from(Clock::time_point start, Duration allowed) {
   return Deadline(start, start + std::min(allowed, Clock::time_point::max() - start));
 }
 
+Deadline Deadline::later(Duration grace) const {
+  return Deadline(start_, time_ + std::min(grace, Clock::time_point::max() - time_));
+}
+
 Deadline Deadline::never() {
   return Deadline(Clock::now(), Clock::time_point::max());
 }

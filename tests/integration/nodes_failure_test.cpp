@@ -161,6 +161,28 @@ TEST_SUITE("nodes failure") {
     for (const int rank : {1, 3}) CHECK(ranks.wait(rank).output == "ok");
   }
 
+  TEST_CASE("nodes group: a timeout does not name a rank that waits for another node") {
+    const StoreProcess store;
+    RankProcesses ranks(4, [&](int rank) {
+      // Rank 1 waits for rank 0, which waits for the node of rank 3. Its time ends first.
+      GroupOptions options = small_group(rank == 1 ? 1s : rank == 2 ? 2s : 60s);
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, {2, 2}), options);
+      const Signpost entered{store.endpoint(), "entered"};
+      if (rank == 3) ::raise(SIGSTOP);
+      double value = 1;
+      if (rank == 1) entered.await(1);
+      const Work work = group.all_reduce(as_buffer(&value, 1));
+      if (rank == 0) entered.reach();
+      return describe_failure([&] { work.wait(); });
+    });
+    for (const int rank : {0, 1, 2}) {
+      const auto message = ranks.wait(rank).output;
+      CHECK_MESSAGE(message.find(": rank(s) 3 had not entered it") != std::string::npos, message);
+    }
+    ranks.kill(3, SIGCONT);
+    CHECK(ranks.wait(3).output.find("timeout: ") == 0);
+  }
+
   TEST_CASE("nodes group: different calls on different nodes are reported with their ranks") {
     const StoreProcess store;
     RankProcesses ranks(2, [&](int rank) {

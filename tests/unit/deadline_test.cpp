@@ -34,6 +34,14 @@ TEST_SUITE("deadline") {
     CHECK(deadline.describe().find("(3600.0 s allowed)") != std::string::npos);
   }
 
+  TEST_CASE("deadline: a later deadline keeps its start, and an unlimited one has no later one") {
+    const auto deadline = Deadline::after(1h);
+    CHECK(deadline.later(1min).time() == deadline.time() + 1min);
+    CHECK(deadline.later(1min).allowed() == 61min);
+    CHECK(Deadline::never().later(1min).is_never());
+    CHECK_FALSE(Deadline::after(1h).later(Deadline::Duration::max()).passed());
+  }
+
   TEST_CASE("deadline: poll timeouts are rounded up so that a poll does not end early") {
     CHECK(Deadline::after(500us).remaining_poll_milliseconds() <= 1);
     CHECK(Deadline::after(1h).remaining_poll_milliseconds() > 3'599'000);

@@ -22,6 +22,9 @@ class Deadline {
   /// Returns a deadline `allowed` after `start`, for callers that have already read the clock.
   static Deadline from(Clock::time_point start, Duration allowed);
 
+  /// Returns a deadline with the same start that passes `grace` later.
+  Deadline later(Duration grace) const;
+
   /// Returns a deadline that never passes, for waits that another mechanism always ends.
   static Deadline never();
 

@@ -11,6 +11,9 @@ namespace ddprun::host {
 namespace {
 
 constexpr int kScratchCount = 3;
+// Extra time of waits for a rank of this node that has entered the collective, so that the ranks
+// report first that wait for another node.
+constexpr auto kLocalGrace = 10 * tcp::kNetworkGrace;
 
 }  // namespace
 
@@ -143,7 +146,7 @@ void NodesBackend::share_lanes(Call& call, const collectives::LanePlan& plan, Bu
 }
 
 void NodesBackend::local(const Call& call, const Operation& part) {
-  local_.run_part(part, call.deadline);
+  local_.run_part(part, call.deadline.later(kLocalGrace));
 }
 
 void NodesBackend::local_broadcast(const Call& call, Buffer buffer, int local_root) {

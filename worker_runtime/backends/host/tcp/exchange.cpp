@@ -21,10 +21,6 @@ using shared_memory::FailureKind;
 constexpr std::size_t kBurstBytes = 256 << 10;
 // Peers are rarely later than that; afterwards, sleeping is cheaper than polling.
 constexpr int kYields = 20;
-// Extra time of waits over the network, so that ranks on the late rank's node report first: the
-// late rank may be waiting for another one there.
-constexpr auto kGrace = std::chrono::milliseconds(500);
-
 }  // namespace
 
 Exchange::Exchange(Mesh& mesh, FirstFailure& failure, const shared_memory::CallHeader& call,
@@ -56,8 +52,7 @@ std::size_t Exchange::received(std::size_t number) const {
 }
 
 void Exchange::run(Deadline deadline, const std::function<void()>& on_progress) {
-  const Deadline limit =
-      deadline.is_never() ? deadline : Deadline::after(deadline.remaining() + kGrace);
+  const Deadline limit = deadline.later(kNetworkGrace);
   connect(deadline, limit);
   int idle_turns = 0;
   bool has_slept = false;

@@ -6,6 +6,7 @@
 #include "worker_runtime/backends/host/tcp/mesh.hpp"
 #include <ddprun/deadline.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,6 +18,10 @@ namespace ddprun::tcp {
 
 /// Sequence number of the exchange with which ranks join, before the first collective.
 inline constexpr std::uint64_t kJoinSequence = ~std::uint64_t{0};
+
+/// Extra time of waits over the network, so that ranks on the late rank's node report first: the
+/// late rank may be waiting for another one there.
+inline constexpr std::chrono::milliseconds kNetworkGrace{500};
 
 class Exchange {
  public:
