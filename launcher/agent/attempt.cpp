@@ -322,11 +322,11 @@ class Attempt::Impl {
   /// first failure are preferred: ranks that waited then may have failed since.
   void check_early_exit() {
     if (phase_ != Phase::running || end_.exits.empty()) return;
-    auto early_exit = find_early_exit(end_.exits, end_.flights);
+    auto early_exit = find_early_exit(end_.exits, end_.flights, recorded_at_);
     if (!early_exit) {
       // Some of the waiting ranks may have entered the collective after the first failure.
       auto flights = group_->flights();
-      early_exit = find_early_exit(end_.exits, flights);
+      early_exit = find_early_exit(end_.exits, flights, std::chrono::system_clock::now());
       if (early_exit && !end_.flights.empty()) end_.flights = std::move(flights);
     }
     if (!early_exit) return;

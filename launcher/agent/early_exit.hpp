@@ -4,6 +4,7 @@
 
 #include "launcher/report/event.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -18,9 +19,12 @@ struct EarlyExit {
   bool operator==(const EarlyExit&) const = default;
 };
 
-/// Returns the first of `exits` that succeeded while other ranks waited for its rank, if `flights`
-/// prove this; otherwise nullopt.
+/// Returns the first of `exits` that succeeded while other ranks waited for its rank, if `flights`,
+/// read at `read_at`, prove this; otherwise nullopt. A rank whose wait had failed before the exit,
+/// by a timeout or an abort, and that goes on has handled the failure. A rank that ends after its
+/// group has failed does not make others wait.
 std::optional<EarlyExit> find_early_exit(const std::vector<WorkerExited>& exits,
-                                         const std::vector<RankFlights>& flights);
+                                         const std::vector<RankFlights>& flights,
+                                         std::chrono::system_clock::time_point read_at);
 
 }  // namespace ddprun

@@ -6,12 +6,14 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
 namespace early_exit_test {
 
 using namespace ddprun;
+using namespace std::chrono_literals;
 using control::Flight;
 using control::FlightState;
 using control::GroupFlightRecord;
@@ -19,8 +21,12 @@ using control::GroupState;
 
 namespace {
 
+constexpr std::chrono::system_clock::time_point kReadAt{100s};
+
+/// An exit one second before the flights were read.
 WorkerExited exit_of(int rank, int code = 0) {
   WorkerExited exit;
+  exit.ended_at = kReadAt - 1s;
   exit.rank = rank;
   exit.pid = 100 + rank;
   exit.exit_code = code;
@@ -49,7 +55,7 @@ RankFlights rank(int number, std::vector<GroupFlightRecord> groups) {
 
 std::string before(const std::vector<WorkerExited>& exits,
                    const std::vector<RankFlights>& flights) {
-  const auto early_exit = find_early_exit(exits, flights);
+  const auto early_exit = find_early_exit(exits, flights, kReadAt);
   return early_exit ? std::to_string(exits[early_exit->exit].rank) + " " + early_exit->before
                     : "none";
 }
@@ -71,6 +77,42 @@ TEST_SUITE("early_exit") {
         "3 before it made group \"default\", where ranks 0, 2 wait for it");
     CHECK(before({exit_of(1)}, {rank(0, {after(0, GroupState::meeting)}), rank(1, {})}) ==
           "1 before it made group \"default\", where rank 0 waits for it");
+  }
+
+  TEST_CASE("early exit: a rank that goes on after a failed wait does not wait") {
+    struct Row {
+      std::chrono::milliseconds failed_ago;
+      std::vector<WorkerExited> exits;
+      std::string expected;
+    };
+    const std::string found =
+        "1 before it entered collective 2 of group \"default\", barrier(), in which ranks 0, 2 "
+        "wait";
+    const std::vector<Row> table = {
+        // The exit has ended the waits, or the departure of its rank shortly before.
+        {900ms, {exit_of(1)}, found},
+        {1050ms, {exit_of(1)}, found},
+        {1500ms, {exit_of(1)}, "none"},
+        // A timeout has made one of them fail, and the other one goes on.
+        {1500ms,
+         {exit_of(1), exit_of(2, 1)},
+         "1 before it entered collective 2 of group \"default\", barrier(), in which rank 2 waits"},
+        {900ms, {exit_of(1), exit_of(0), exit_of(2)}, "none"},
+    };
+    for (const auto& row : table) {
+      CAPTURE(row.failed_ago.count());
+      auto failed = waiting(3);
+      failed.state = GroupState::failed;
+      failed.flights.back().state = FlightState::failed;
+      failed.flights.back().ended_ago = row.failed_ago;
+      const std::vector<RankFlights> flights = {
+          rank(0, {failed}), rank(1, {after(2, GroupState::open)}), rank(2, {failed})};
+      CHECK(before(row.exits, flights) == row.expected);
+      // The exiting rank had failed, too, or had aborted the group.
+      auto aborted = after(2, GroupState::failed);
+      CHECK(before(row.exits, {rank(0, {failed}), rank(1, {aborted}), rank(2, {failed})}) ==
+            "none");
+    }
   }
 
   TEST_CASE("early exit: ranks that have ended successfully no longer wait") {

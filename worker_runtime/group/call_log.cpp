@@ -61,8 +61,8 @@ void CallLog::note(GroupState state) noexcept {
   if (recorder_) recorder_->note(state);
 }
 
-void CallLog::leave() noexcept {
-  if (!has_failed_) note(GroupState::left);
+void CallLog::leave(bool has_failed) noexcept {
+  note(has_failed ? GroupState::failed : GroupState::left);
   recorder_.reset();
 }
 
@@ -84,9 +84,8 @@ void CallLog::add_wait(std::chrono::nanoseconds begin) noexcept {
 
 std::exception_ptr CallLog::fail(const Operation& operation, std::uint64_t flight,
                                  const std::exception_ptr& failure) noexcept {
-  has_failed_ = true;
   if (recorder_) recorder_->end(flight, FlightState::failed);
-  note(GroupState::failed);
+  note_failure();
   try {
     std::rethrow_exception(failure);
   } catch (const PeerFailed& peer) {

@@ -27,7 +27,8 @@ class CallLog {
 
   /// Records that all ranks are connected.
   void open() noexcept { note(control::GroupState::open); }
-  void leave() noexcept;
+  /// Ends the log.
+  void leave(bool has_failed) noexcept;
 
   /// Returns the number of the call, for end() or fail().
   std::uint64_t enter(const Operation& operation, Deadline::Clock::time_point now) noexcept;
@@ -40,6 +41,8 @@ class CallLog {
   std::chrono::nanoseconds begin_wait() const noexcept;
   /// Records a wait that ends now.
   void add_wait(std::chrono::nanoseconds begin) noexcept;
+  /// Records that the group has failed.
+  void note_failure() noexcept { note(control::GroupState::failed); }
 
   /// Returns the exception for the caller: a PeerFailed with the call added, or `failure`.
   std::exception_ptr fail(const Operation& operation, std::uint64_t flight,
@@ -52,7 +55,6 @@ class CallLog {
   std::string name_;
   int size_;
   int round_ = -1;  ///< -1 without a control page
-  bool has_failed_ = false;
   std::optional<control::FlightRecorder> recorder_;
 };
 

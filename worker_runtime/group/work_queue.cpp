@@ -285,8 +285,9 @@ void WorkQueue::communicate(Deadline join_deadline) {
       advance(lock);
     }
   }
+  const bool has_failed = failure_ != nullptr;
   lock.unlock();
-  log_.leave();
+  log_.leave(has_failed);
   backend_->leave();
 }
 
@@ -411,6 +412,8 @@ void WorkQueue::finish(Work::State& work, std::exception_ptr failure) {
 /// Fails all works that have not started; started ones fail on their own.
 void WorkQueue::fail_all(const std::exception_ptr& failure) {
   if (!failure_) failure_ = failure;
+  // The communication thread ends the log once the queue is stopping.
+  if (!is_stopping_) log_.note_failure();
   while (!works_.empty() && !works_.back()->has_begun) {
     finish(*works_.back(), failure_);
     works_.pop_back();
