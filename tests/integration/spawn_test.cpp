@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <sys/wait.h>
@@ -70,7 +71,7 @@ std::string failure_of(const std::function<void(const WorkerEnv&)>& function,
   } catch (const WorkerFailed& failure) {
     std::string text = failure.what();
     const auto first = text.find(" (pid ");
-    text.erase(first, text.find(')', first) + 1 - first);
+    if (first != std::string::npos) text.erase(first, text.find(')', first) + 1 - first);
     return text + "; " + std::to_string(failure.rank()) + ", " +
            std::to_string(failure.exit_code()) + ", " + std::to_string(failure.signal());
   }
@@ -149,6 +150,44 @@ TEST_SUITE("spawn") {
     CHECK_MESSAGE(
         message.find("spawn: rank 2 exited with code 0 while others waited for it: rank ") == 0,
         message);
+  }
+
+  TEST_CASE("spawn: a worker that exits while others create a group is named in the error") {
+    for (const auto& name : {"default", "other"}) {
+      const auto text = failure_of([&](const WorkerEnv& env) {
+        if (env.rank == 1) return;
+        GroupOptions options = small_group(300s);
+        options.join_timeout = 300s;
+        options.name = name;
+        const auto group = ProcessGroup::create(env, options);
+      });
+      CHECK_MESSAGE(text.find(std::string("spawn: rank 1 exited with code 0 before it created ") +
+                              "group \"" + name + "\", where rank(s) ") == 0,
+                    text);
+      CHECK(text.ends_with(" wait for it; 1, 0, 0"));
+    }
+  }
+
+  TEST_CASE("spawn: a worker that ends after those that noticed its failure is named") {
+    struct Late {
+      const Pipe& witness;
+      ~Late() {
+        // Until this process's parent knows that rank 0 has ended.
+        const pid_t other = std::stoi(witness.read_some());
+        for (const auto limit = Deadline::after(30s); ::kill(other, 0) == 0 && !limit.passed();)
+          std::this_thread::yield();
+      }
+    };
+    const Pipe witness;
+    const auto text = failure_of([&](const WorkerEnv& env) {
+      if (env.rank == 0) witness.write(std::to_string(::getpid()));
+      std::optional<Late> late;
+      if (env.rank == 1) late.emplace(witness);
+      auto group = ProcessGroup::create(env, small_group());
+      if (env.rank == 1) throw std::runtime_error("boom");
+      group.barrier().wait();
+    });
+    CHECK(text == "spawn: rank 1 failed: std::runtime_error: boom; 1, 1, 0");
   }
 
   TEST_CASE("spawn: workers blocked in a collective get the reason for the failure") {
