@@ -54,6 +54,8 @@ std::uint32_t put_names(FlightLog& log, std::size_t& next, std::span<const char*
 void describe(FlightLog& log, const FlightGroup& group, const FlightNames& names) {
   constexpr auto after = std::memory_order_release;  // the count of descriptions
   log.described.fetch_add(1);
+  // The texts below are not atomic.
+  std::atomic_thread_fence(std::memory_order_release);
   for (auto& entry : log.entries) entry.stamp.store(0, std::memory_order_relaxed);
   log.collectives.store(0, std::memory_order_relaxed);
   copy_text(log.name, group.name);

@@ -171,6 +171,8 @@ LogContents read(const FlightLog& log, Nanoseconds now) {
   const auto damage = header.damage();
   GroupFlightRecord group{.entered = log.collectives.load(kBefore)};
   if (!damage) group.flights = flights_of(log, header, now);
+  // The texts of the header are not atomic.
+  std::atomic_thread_fence(std::memory_order_acquire);
   const bool is_one_group = FlightLog::is_readable(use) && log.described.load() == described;
   if (!is_one_group) return {};
   if (damage) return Damage{*damage};
