@@ -21,7 +21,7 @@ struct EarlyExit {
 
 /// Returns the first of `exits` that succeeded while other ranks waited for its rank, if `flights`,
 /// read at `read_at`, prove this; otherwise nullopt. A rank whose wait had failed before the exit,
-/// by a timeout or an abort, and that goes on has handled the failure. A rank that ends after its
+/// by a timeout or an abort, and that continues has handled the failure. A rank that ends after its
 /// group has failed does not make others wait.
 std::optional<EarlyExit> find_early_exit(const std::vector<WorkerExited>& exits,
                                          const std::vector<RankFlights>& flights,

@@ -93,7 +93,7 @@ TEST_SUITE("early_exit") {
         {900ms, {exit_of(1)}, found},
         {1050ms, {exit_of(1)}, found},
         {1500ms, {exit_of(1)}, "none"},
-        // A timeout has made one of them fail, and the other one goes on.
+        // A timeout has made one of them fail, and the other one continues.
         {1500ms,
          {exit_of(1), exit_of(2, 1)},
          "1 before it entered collective 2 of group \"default\", barrier(), in which rank 2 waits"},
