@@ -179,7 +179,8 @@ class ProcessGroup {
 
   /// Sends to rank `to`. The k-th send from rank a to b with tag t matches the k-th recv on b from
   /// a with tag t. A send completes when the message is copied, unless 32 messages to the rank are
-  /// pending. A recv delays later calls, so two ranks that exchange messages must both send first.
+  /// pending. A recv delays later calls, so two ranks that exchange messages must both send first,
+  /// at most 32 messages each. A rank that leaves waits up to 5 s for receivers on other nodes.
   Work send(Buffer buffer, int to, int tag = 0);
   /// Receives into `buffer`, which must have the size and type of the message; see send().
   Work recv(Buffer buffer, int from, int tag = 0);

@@ -3,12 +3,16 @@
 #include <ddprun/error.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
 
 namespace ddprun::shared_memory {
 
 namespace {
+
+// Interval of searches for room that messages to several peers may leave.
+constexpr std::chrono::milliseconds kReleaseCheckInterval{5};
 
 std::string describe_size(std::uint64_t elements, DataType type) {
   return std::to_string(elements) + " elements of " + to_string(type);
@@ -37,8 +41,11 @@ void Messages::send(const Operation& operation, Deadline deadline) {
   if (input.bytes() > 0) std::memcpy(parcel->bytes(), input.data, input.bytes());
   const std::uint64_t number = mailbox.sent.value.load(std::memory_order_relaxed) + 1;
   const std::uint64_t must_be_taken = number - std::min(number, kMailboxMessages);
-  if (!sync_.wait(mailbox.taken, must_be_taken, operation.peer, deadline))
-    time_out(operation, deadline);
+  if (!sync_.wait(mailbox.taken, must_be_taken, operation.peer, deadline)) {
+    time_out(operation,
+             std::to_string(kMailboxMessages) + " earlier messages had not been received",
+             deadline);
+  }
   mailbox.envelopes[(number - 1) % kMailboxMessages] = {
       .offset = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(parcel) - region_.base()),
       .elements = input.elements,
@@ -69,8 +76,16 @@ Parcel* Messages::make_parcel(const Operation& operation, Deadline deadline) {
                                    std::to_string(arena_.bytes()) +
                                    " bytes of group memory (GroupOptions::arena_bytes)");
     }
-    if (may_wait && outstanding_.front().to == to && !sync_.wait(released, seen + 1, to, deadline))
-      time_out(operation, deadline);
+    if (!may_wait || outstanding_.front().to != to) continue;
+    // Other peers, which do not wake this wait, may make room, too.
+    const bool is_only_peer = std::all_of(outstanding_.begin(), outstanding_.end(),
+                                          [to](const auto& one) { return one.to == to; });
+    const Deadline next = Deadline::after(kReleaseCheckInterval);
+    const Deadline until = is_only_peer || deadline.time() < next.time() ? deadline : next;
+    if (!sync_.wait(released, seen + 1, to, until) && deadline.passed()) {
+      time_out(operation, "earlier messages, which had not been received, left no room for it",
+               deadline);
+    }
   }
 }
 
@@ -113,7 +128,8 @@ Envelope Messages::next_envelope(const Operation& operation, Deadline deadline) 
   auto& early = early_[static_cast<std::size_t>(operation.peer)];
   while (true) {
     const std::uint64_t number = mailbox.taken.value.load(std::memory_order_relaxed) + 1;
-    if (!sync_.wait(mailbox.sent, number, operation.peer, deadline)) time_out(operation, deadline);
+    if (!sync_.wait(mailbox.sent, number, operation.peer, deadline))
+      time_out(operation, "no message had come", deadline);
     const Envelope envelope = mailbox.envelopes[(number - 1) % kMailboxMessages];
     sync_.publish(mailbox.taken, number);
     if (envelope.tag == operation.tag) return envelope;
@@ -126,10 +142,11 @@ Envelope Messages::next_envelope(const Operation& operation, Deadline deadline) 
   }
 }
 
-void Messages::time_out(const Operation& operation, Deadline deadline) const {
+void Messages::time_out(const Operation& operation, const std::string& what,
+                        Deadline deadline) const {
   sync_.fail_and_throw(FailureKind::timeout, sync_.names().number(operation.peer),
-                       describe(operation) + " on " + sync_.names().name(rank_) +
-                           ": the other side was not there " + deadline.describe());
+                       describe(operation) + " on " + sync_.names().name(rank_) + ": " + what +
+                           " " + deadline.describe());
 }
 
 }  // namespace ddprun::shared_memory

@@ -33,7 +33,8 @@ class Messages {
   Parcel* make_parcel(const Operation& operation, Deadline deadline);
   void free_released();
   Envelope next_envelope(const Operation& operation, Deadline deadline);
-  [[noreturn]] void time_out(const Operation& operation, Deadline deadline) const;
+  [[noreturn]] void time_out(const Operation& operation, const std::string& what,
+                             Deadline deadline) const;
 
   const Region& region_;
   Arena& arena_;

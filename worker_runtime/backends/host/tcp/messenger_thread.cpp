@@ -19,7 +19,7 @@ namespace ddprun::tcp {
 namespace {
 
 // Maximum transfer at a time, so that all connections make progress.
-constexpr std::size_t kBurstBytes = 256 << 10;
+constexpr std::size_t kMessageBurstBytes = 256 << 10;
 // Time after leave() in which receivers may accept pending messages.
 constexpr auto kDeliveryTimeout = std::chrono::seconds(5);
 // Initial buffer of an incoming message; it grows while the message arrives.
@@ -42,7 +42,7 @@ std::string loss_reason_of(int error) {
                    : "is lost: " + std::generic_category().message(error);
 }
 
-/// Remaining part of header and content, at most kBurstBytes of the content.
+/// Remaining part of header and content, at most kMessageBurstBytes of the content.
 template <typename Message>
 msghdr rest_of(Message& message, iovec (&pieces)[2]) {
   std::size_t count = 0;
@@ -52,7 +52,7 @@ msghdr rest_of(Message& message, iovec (&pieces)[2]) {
                        sizeof message.header - done_of_header};
   }
   const std::size_t done_of_bytes = message.done - done_of_header;
-  const std::size_t burst = std::min(message.bytes.size() - done_of_bytes, kBurstBytes);
+  const std::size_t burst = std::min(message.bytes.size() - done_of_bytes, kMessageBurstBytes);
   if (burst > 0) pieces[count++] = {message.bytes.data() + done_of_bytes, burst};
   msghdr rest{};
   rest.msg_iov = pieces;
