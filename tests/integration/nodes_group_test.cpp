@@ -97,6 +97,22 @@ TEST_SUITE("nodes group") {
     for (int rank = 0; rank < 5; ++rank) CHECK(ranks.wait(rank).output == "equal");
   }
 
+  TEST_CASE("nodes group: collectives leave most of the arena to the program") {
+    const StoreProcess store;
+    const Nodes nodes{2, 2};
+    RankProcesses ranks(4, [&](int rank) {
+      const auto options = small_group();
+      auto group = ProcessGroup::create(make_env(store.endpoint(), rank, nodes), options);
+      std::vector<std::uint16_t> values(4 << 20);
+      // Sums of bfloat16 need memory for float32 values.
+      const Buffer buffer{values.data(), values.size(), DataType::bfloat16};
+      group.reduce(buffer, 0).wait();
+      const auto own = group.allocate(options.arena_bytes / 4 * 3);
+      return std::string(own ? "ok" : "no memory");
+    });
+    for (int rank = 0; rank < 4; ++rank) CHECK(ranks.wait(rank).output == "ok");
+  }
+
   TEST_CASE("nodes group: a name can be reused and two groups can be created concurrently") {
     const StoreProcess store;
     const Nodes nodes{1, 2};

@@ -11,6 +11,8 @@ namespace ddprun::host {
 namespace {
 
 constexpr int kScratchCount = 3;
+// Share of the arena that one of them may take.
+constexpr std::size_t kArenaShare = 8;
 // Extra time of waits for a rank of this node that has entered the collective, so that the ranks
 // report first that wait for another node.
 constexpr auto kLocalGrace = 10 * tcp::kNetworkGrace;
@@ -156,13 +158,14 @@ void NodesBackend::local_broadcast(const Call& call, Buffer buffer, int local_ro
       {.collective = Collective::broadcast, .input = buffer, .output = buffer, .peer = local_root});
 }
 
-/// Allocates group memory, which needs no copies; private memory if the arena is full.
+/// Allocates group memory, which needs no copies, or private memory if this would take much of the
+/// arena from the program.
 Buffer NodesBackend::scratch(int which, std::size_t elements, DataType type) {
   Scratch& one = scratch_[static_cast<std::size_t>(which)];
   const std::size_t bytes = elements * size_of(type);
   if (one.bytes < bytes) {
     one.memory.reset();
-    one.memory = local_.try_allocate(bytes);
+    if (bytes <= local_.arena_bytes() / kArenaShare) one.memory = local_.try_allocate(bytes);
     if (!one.memory) one.memory = std::make_shared_for_overwrite<std::byte[]>(bytes);
     one.bytes = bytes;
   }

@@ -60,6 +60,8 @@ class SharedMemoryBackend final : public WatchfulBackend {
   const Sync& sync() const { return sync_; }
   /// Like allocate(); null if the arena is full.
   std::shared_ptr<void> try_allocate(std::size_t bytes);
+  /// Returns the size of this rank's arena.
+  std::size_t arena_bytes() const { return region_.arena_bytes(); }
   /// Returns the number of collectives begun.
   std::uint64_t collectives() const { return collectives_; }
 
