@@ -1,8 +1,11 @@
 // Process groups on the host backend under memory limits: they fit, or report the limit.
+#include "rendezvous/base/unique_fd.hpp"
+#include "tests/support/failure_text.hpp"
 #include "tests/support/group_processes.hpp"
 #include "tests/support/limited_address_space.hpp"
 #include "tests/support/rank_processes.hpp"
 #include "tests/support/skip.hpp"
+#include "worker_runtime/backends/host/handover.hpp"
 #include <ddprun/process_group.hpp>
 
 #include <doctest/doctest.h>
@@ -15,6 +18,8 @@
 #include <string>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <vector>
 
 namespace host_group_limits_test {
@@ -49,6 +54,20 @@ std::vector<RankEnd> ends_after(const std::function<void()>& prepare, std::size_
   return ends;
 }
 
+/// Connects to an abstract socket until its backlog is full.
+std::vector<UniqueFd> fill_backlog(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, name.size());
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  std::vector<UniqueFd> callers;
+  do {
+    callers.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  } while (::connect(callers.back().get(), reinterpret_cast<const sockaddr*>(&address), bytes) ==
+           0);
+  return callers;
+}
+
 void check_success(const std::vector<RankEnd>& ends) {
   for (const auto& end : ends) {
     CAPTURE(end.status);
@@ -67,6 +86,17 @@ bool fill_shared_memory_folder() {
 }  // namespace
 
 TEST_SUITE("host group limits") {
+  TEST_CASE(
+      "host group: a first rank that accepts no connections delays no rank beyond its limit") {
+    const host::HandoverServer stopped;
+    const auto callers = fill_backlog(stopped.name());
+    const auto text = describe_failure([&] {
+      host::receive_descriptor(stopped.name(), 1, Deadline::after(std::chrono::milliseconds(200)));
+    });
+    CHECK_MESSAGE(text.find("timeout: process group: the node's first rank does not accept ") == 0,
+                  text);
+  }
+
   TEST_CASE("host group: default arenas fit limits on file size and address space") {
     check_success(ends_after([] { limit_files_to(rlim_t{4} << 30); }));
     check_success(ends_after([] { static const LimitedAddressSpace limit(std::size_t{1} << 30); }));

@@ -1,4 +1,6 @@
 // Influence of other store clients on the creation of a group.
+#include "tests/support/failure_text.hpp"
+#include "tests/support/group_processes.hpp"
 #include "tests/support/test_store.hpp"
 #include "worker_runtime/backends/host/node_meeting.hpp"
 #include <ddprun/error.hpp>
@@ -7,6 +9,7 @@
 
 #include <algorithm>
 #include <future>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,6 +74,22 @@ TEST_SUITE("nodes meeting") {
       CHECK(std::find(keys.begin(), keys.end(), own.key) == keys.end());
       keys.push_back(own.key);
     }
+  }
+
+  TEST_CASE("nodes meeting: the end of the store is the error, not that of a later request") {
+    auto store = std::make_unique<StoreProcess>();
+    auto meeting = std::async(std::launch::async, [client = store->connect()]() mutable {
+      const WorkerEnv env{.rank = 0, .world_size = 2, .node_rank = 0, .node_count = 2};
+      return describe_failure([&] {
+        host::meet_nodes(client, kName, kRunKey, env, RankNames(), presence_of(0),
+                         Deadline::after(60s));
+      });
+    });
+    store->connect().wait(std::vector{kName + "/token"}, Deadline::after(20s));
+    store.reset();
+    const auto text = meeting.get();
+    CHECK_MESSAGE(text.find("earlier error") == std::string::npos, text);
+    CHECK_MESSAGE(text.find("network: ") == 0, text);
   }
 
   TEST_CASE("nodes meeting: key names in the store do not contain the group's token") {

@@ -17,8 +17,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <future>
+#include <latch>
 #include <memory>
 #include <mutex>
+#include <pthread.h>
 #include <set>
 #include <string>
 #include <thread>
@@ -123,6 +125,68 @@ TEST_SUITE("process group") {
         CHECK(even == 100 * other + i - 1);
       }
     });
+  }
+
+  TEST_CASE("process group: a send uses the room that another receiver has left") {
+    GroupOptions options = with_timeout(60s);
+    options.arena_bytes = std::size_t{8} << 20;
+    for (int round = 0; round < 10; ++round) {
+      std::latch has_called(1);
+      run_ranks(
+          3,
+          [&](ProcessGroup& group) {
+            std::vector<std::uint8_t> large(3 << 20, 1);
+            const Buffer message = as_buffer(large.data(), large.size());
+            // Room for two messages. Rank 1 receives its one after rank 2 has received both of its.
+            if (group.rank() == 0) {
+              group.send(message, 1).wait();
+              group.send(message, 2).wait();
+              const Work last = group.send(message, 2);
+              has_called.count_down();
+              last.wait();
+            } else if (group.rank() == 2) {
+              has_called.wait();
+              for (int i = 0; i < 2; ++i) group.recv(message, 0).wait();
+              group.send(message, 1).wait();
+            } else {
+              group.recv(message, 2).wait();
+              group.recv(message, 0).wait();
+            }
+            CHECK(large.back() == 1);
+          },
+          options);
+    }
+  }
+
+  TEST_CASE("process group: a rank that cannot start does not make the others wait") {
+    /// Prevents the start of further threads.
+    struct Exhausting final : Backend {
+      DeviceQueue* device_queue() override {
+        pthread_attr_t huge;
+        ::pthread_attr_init(&huge);
+        ::pthread_attr_setstacksize(&huge, std::size_t{1} << 50U);
+        ::pthread_setattr_default_np(&huge);
+        ::pthread_attr_destroy(&huge);
+        return nullptr;
+      }
+      void enter(Deadline) override {}
+      void leave() noexcept override {}
+      void run(const Operation&, Deadline) override {}
+      std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
+      std::string stall_reason() const override { return {}; }
+      void abort(const std::string&) noexcept override {}
+    };
+    pthread_attr_t before;
+    ::pthread_getattr_default_np(&before);
+    GroupOptions options = with_timeout(60s);
+    options.join_timeout = 3600s;
+    auto backends = create_in_process_backends(3, options);
+    backends[2] = std::make_unique<Exhausting>();
+    const auto text =
+        describe_failure([&] { create_in_process_groups(std::move(backends), options); });
+    ::pthread_setattr_default_np(&before);
+    ::pthread_attr_destroy(&before);
+    CHECK_MESSAGE(text.find("system: process group \"default\": starting a thread: ") == 0, text);
   }
 
   TEST_CASE("process group: large messages reuse the sender's memory once received") {

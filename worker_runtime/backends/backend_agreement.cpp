@@ -1,17 +1,12 @@
 #include "worker_runtime/backends/backend_agreement.hpp"
 
 #include "rendezvous/base/text.hpp"
+#include "worker_runtime/backends/forget_key.hpp"
 #include <ddprun/error.hpp>
-
-#include <chrono>
-#include <exception>
 
 namespace ddprun {
 
 namespace {
-
-// Enough for a responsive store.
-constexpr auto kForgetTimeout = std::chrono::seconds(1);
 
 constexpr std::size_t kShownBytesMax = 64;
 
@@ -26,7 +21,7 @@ BackendAgreement::BackendAgreement(Store& store, const Member& member, Deadline 
   try {
     found = store.compare_set(key_, "", own, deadline);
   } catch (...) {
-    erase_key();  // the store may have received the request
+    forget_key(endpoint_, key_);  // the store may have received the request
     throw;
   }
   if (found.ends_with(" " + member.backend)) return;
@@ -36,17 +31,7 @@ BackendAgreement::BackendAgreement(Store& store, const Member& member, Deadline 
 }
 
 BackendAgreement::~BackendAgreement() {
-  if (!has_ended_) erase_key();
-}
-
-void BackendAgreement::erase_key() noexcept {
-  try {
-    // The other connection is closed if a request of it has timed out.
-    const Deadline deadline = Deadline::after(kForgetTimeout);
-    Store::connect(endpoint_, deadline).erase(key_, deadline);
-  } catch (const std::exception&) {
-    // The key stays if the store does not respond.
-  }
+  if (!has_ended_) forget_key(endpoint_, key_);
 }
 
 void BackendAgreement::end(Store& store, Deadline deadline) {

@@ -34,8 +34,6 @@ class BackendAgreement {
   void end(Store& store, Deadline deadline);
 
  private:
-  void erase_key() noexcept;
-
   StoreEndpoint endpoint_;
   std::string key_;
   bool is_rank_0_;

@@ -29,12 +29,18 @@ std::vector<ProcessGroup> create_in_process_groups(std::vector<std::unique_ptr<B
   const int size = static_cast<int>(backends.size());
   const auto regions = std::make_shared<InProcessRegions>();
   std::vector<std::shared_ptr<ProcessGroup::Impl>> impls;
-  for (int rank = 0; rank < size; ++rank) {
-    auto& backend = backends[static_cast<std::size_t>(rank)];
-    impls.push_back(std::make_shared<ProcessGroup::Impl>(
-        place_of(rank, size), kName, std::move(backend), options,
-        CallLog({.name = options.name, .rank = rank, .size = size}), regions));
-    impls.back()->start(deadline);
+  try {
+    for (int rank = 0; rank < size; ++rank) {
+      auto& backend = backends[static_cast<std::size_t>(rank)];
+      impls.push_back(std::make_shared<ProcessGroup::Impl>(
+          place_of(rank, size), kName, std::move(backend), options,
+          CallLog({.name = options.name, .rank = rank, .size = size}), regions));
+      impls.back()->start(deadline);
+    }
+  } catch (const std::exception& error) {
+    // The started ranks would wait for the others.
+    for (auto& impl : impls) impl->abort(error.what());
+    throw;
   }
   std::vector<ProcessGroup> groups;
   for (auto& impl : impls) {

@@ -1,5 +1,6 @@
 #include "worker_runtime/group/work_queue.hpp"
 
+#include "worker_runtime/backends/new_thread.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -82,7 +83,8 @@ WorkQueue::WorkQueue(std::unique_ptr<Backend> backend, std::size_t ranks,
 WorkQueue::~WorkQueue() = default;
 
 void WorkQueue::start(Deadline deadline) {
-  thread_ = std::thread([this, deadline] { communicate(deadline); });
+  thread_ = new_thread("process group \"" + options_.name + "\"",
+                       [this, deadline] { communicate(deadline); });
 }
 
 void WorkQueue::wait_entered() {

@@ -1,46 +1,33 @@
 #include "worker_runtime/backends/host/handover.hpp"
 
 #include "rendezvous/base/random_bytes.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <poll.h>
 #include <set>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
-#include <unistd.h>
 #include <utility>
 
 namespace ddprun::host {
 
 namespace {
 
-// All ranks of a node connect at about the same time; further connects block.
+// All ranks of a node connect at about the same time; further connects wait.
 constexpr int kBacklog = 128;
 // Time limit for a connection that sends nothing.
 constexpr auto kHelloTimeout = std::chrono::seconds(2);
 
 // Random bytes of the name, so that it cannot be guessed.
 constexpr std::size_t kNameBytes = 16;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 struct Address {
   sockaddr_un value{};
@@ -58,10 +45,10 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&value); }
 };
 
-Descriptor open_socket() {
+UniqueFd open_socket() {
   const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0) throw_system_error("group memory: unix socket", errno);
-  return Descriptor(fd);
+  return UniqueFd(fd);
 }
 
 /// Returns false if the deadline passes first.
@@ -73,6 +60,25 @@ bool wait_readable(int fd, Deadline deadline) {
     if (ready < 0 && errno != EINTR) throw_system_error("group memory: poll", errno);
     if (deadline.passed()) return false;
   }
+}
+
+/// Waits while the listener's backlog is full.
+void connect(int fd, const Address& address, const std::string& name, Deadline deadline) {
+  int result = 0;
+  do {
+    // 0 would mean no limit.
+    const auto left =
+        std::max<Deadline::Duration>(deadline.remaining(), std::chrono::milliseconds(1));
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+    const auto rest = std::chrono::duration_cast<std::chrono::microseconds>(left - seconds);
+    const timeval limit{.tv_sec = seconds.count(), .tv_usec = rest.count()};
+    if (!deadline.is_never()) ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    result = ::connect(fd, address.get(), address.bytes);
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return;
+  if (errno != EAGAIN) throw_system_error("process group: connecting to the socket " + name, errno);
+  throw Error(Errc::timeout, "process group: the node's first rank does not accept connections " +
+                                 deadline.describe());
 }
 
 bool is_same_user(int fd) {
@@ -109,19 +115,14 @@ std::string list(const std::set<int>& ranks, const RankNames& names) {
 
 }  // namespace
 
-HandoverServer::HandoverServer()
-    : listen_fd_(-1), name_("ddprun-" + hexadecimal(random_bytes(kNameBytes))) {
-  Descriptor socket = open_socket();
+HandoverServer::HandoverServer() : name_("ddprun-" + hexadecimal(random_bytes(kNameBytes))) {
+  UniqueFd socket = open_socket();
   const Address address(name_);
   if (::bind(socket.get(), address.get(), address.bytes) != 0)
     throw_system_error("group memory: bind to abstract socket " + name_, errno);
   if (::listen(socket.get(), kBacklog) != 0)
     throw_system_error("group memory: listen on abstract socket " + name_, errno);
-  listen_fd_ = socket.release();
-}
-
-HandoverServer::~HandoverServer() {
-  ::close(listen_fd_);
+  listener_ = std::move(socket);
 }
 
 void HandoverServer::serve(int descriptor, int first, int last, const RankNames& names,
@@ -129,11 +130,11 @@ void HandoverServer::serve(int descriptor, int first, int last, const RankNames&
   std::set<int> missing;
   for (int rank = first; rank <= last; ++rank) missing.insert(rank);
   while (!missing.empty()) {
-    if (!wait_readable(listen_fd_, deadline)) {
+    if (!wait_readable(listener_.get(), deadline)) {
       throw Error(Errc::timeout, "process group: rank(s) " + list(missing, names) +
                                      " did not come " + deadline.describe());
     }
-    const Descriptor peer(::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC));
+    const UniqueFd peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (peer.get() < 0 && errno != EINTR && errno != ECONNABORTED) {
       throw_system_error("process group: accepting rank(s) " + list(missing, names), errno);
     }
@@ -148,10 +149,9 @@ void HandoverServer::serve(int descriptor, int first, int last, const RankNames&
 }
 
 int receive_descriptor(const std::string& name, int rank, Deadline deadline) {
-  const Descriptor socket = open_socket();
+  const UniqueFd socket = open_socket();
   const Address address(name);
-  if (::connect(socket.get(), address.get(), address.bytes) != 0)
-    throw_system_error("process group: connecting to the socket " + name, errno);
+  connect(socket.get(), address, name, deadline);
   if (!is_same_user(socket.get()))
     throw Error(Errc::protocol, "process group: the socket " + name + " belongs to another user");
   const auto own = static_cast<std::int32_t>(rank);

@@ -2,6 +2,7 @@
 // abstract namespace, which has no file and ends with its owner. Blocking; one thread at a time.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "worker_runtime/backends/rank_names.hpp"
 #include <ddprun/deadline.hpp>
 
@@ -16,7 +17,6 @@ class HandoverServer {
   HandoverServer();
   HandoverServer(const HandoverServer&) = delete;
   HandoverServer& operator=(const HandoverServer&) = delete;
-  ~HandoverServer();
 
   const std::string& name() const { return name_; }
 
@@ -25,11 +25,12 @@ class HandoverServer {
   void serve(int descriptor, int first, int last, const RankNames& names, Deadline deadline);
 
  private:
-  int listen_fd_;
+  UniqueFd listener_;
   std::string name_;
 };
 
-/// The other ranks' side. Returns the descriptor, close-on-exec, owned by the caller.
+/// The other ranks' side. Returns the descriptor, close-on-exec, owned by the caller. Throws
+/// Error{Errc::timeout} if the first rank does not answer.
 int receive_descriptor(const std::string& name, int rank, Deadline deadline);
 
 }  // namespace ddprun::host

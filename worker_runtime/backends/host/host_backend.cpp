@@ -1,6 +1,7 @@
 #include "worker_runtime/backends/host/host_backend.hpp"
 
 #include "worker_runtime/backends/backend_agreement.hpp"
+#include "worker_runtime/backends/forget_key.hpp"
 #include "worker_runtime/backends/host/handover.hpp"
 #include "worker_runtime/backends/host/node_meeting.hpp"
 #include "worker_runtime/backends/host/nodes_backend.hpp"
@@ -9,7 +10,6 @@
 #include <ddprun/error.hpp>
 #include <ddprun/store.hpp>
 
-#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -23,9 +23,6 @@ std::optional<control::ControlPage> attach_control_page(const WorkerEnv& env) {
   if (!env.control_page_fd) return std::nullopt;
   return control::ControlPage::attach_again(*env.control_page_fd, env.control_page_slot);
 }
-
-// Enough for a responsive store.
-constexpr auto kEraseTimeout = std::chrono::seconds(1);
 
 /// The workers of this node, whose rank `first` creates the shared memory.
 struct Node {
@@ -51,7 +48,7 @@ Region make_region(Store& store, const Node& node, const GroupOptions& options, 
   try {
     server.serve(region.fd(), node.first + 1, node.first + node.ranks - 1, node.names, deadline);
   } catch (...) {
-    store.erase(node.key, Deadline::after(kEraseTimeout));
+    forget_key(store.endpoint(), node.key);
     throw;
   }
   store.erase(node.key, deadline);

@@ -1,6 +1,7 @@
 #include "worker_runtime/backends/host/node_meeting.hpp"
 
 #include "rendezvous/base/random_bytes.hpp"
+#include "worker_runtime/backends/forget_key.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -135,7 +136,7 @@ NodeMeeting meet_nodes(Store& store, const std::string& name, const std::optiona
     for (const auto& text : store.multi_get(keys, deadline))
       meeting.workers.push_back(decode_presence(text, rank++, meeting.key));
   } catch (...) {
-    if (env.rank == 0) store.erase(token_key, Deadline::after(kStoreTimeout));
+    if (env.rank == 0) forget_key(store.endpoint(), token_key);
     throw;
   }
   // All workers have read it, since they have written keys derived from it.

@@ -1,20 +1,20 @@
 #include "worker_runtime/backends/host/tcp/alarm.hpp"
 
 #include "worker_runtime/backends/host/shared_memory/futex.hpp"
+#include "worker_runtime/backends/new_thread.hpp"
 #include <ddprun/error.hpp>
 
 #include <cerrno>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 namespace ddprun::tcp {
 
 Alarm::Alarm(const shared_memory::Sync& sync)
     : sync_(sync), fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (fd_ < 0) throw_system_error("process group: eventfd", errno);
-  thread_ = std::thread([this] {
+  if (fd_.get() < 0) throw_system_error("process group: eventfd", errno);
+  thread_ = new_thread("process group", [this] {
     sync_.await_failure(stop_);
-    ::eventfd_write(fd_, 1);
+    ::eventfd_write(fd_.get(), 1);
   });
 }
 
@@ -22,7 +22,6 @@ Alarm::~Alarm() {
   stop_.store(1);
   shared_memory::futex_wake_all(&stop_);
   thread_.join();
-  ::close(fd_);
 }
 
 }  // namespace ddprun::tcp

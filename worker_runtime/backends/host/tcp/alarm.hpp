@@ -3,6 +3,7 @@
 // on them and signals a descriptor.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "worker_runtime/backends/host/shared_memory/sync.hpp"
 
 #include <thread>
@@ -17,12 +18,12 @@ class Alarm {
   ~Alarm();
 
   /// Descriptor that becomes and stays readable when Sync::check_all() may throw.
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
  private:
   const shared_memory::Sync& sync_;
   shared_memory::Word stop_{0};
-  int fd_;
+  UniqueFd fd_;
   std::thread thread_;
 };
 

@@ -1,6 +1,7 @@
 // Calls of senders and receivers; messenger_thread.cpp implements the thread.
 #include "worker_runtime/backends/host/tcp/messenger.hpp"
 
+#include "worker_runtime/backends/new_thread.hpp"
 #include <ddprun/error.hpp>
 
 #include <algorithm>
@@ -34,7 +35,7 @@ Messenger::Messenger(MessengerOptions options, Socket listener, Mesh& mesh, Firs
 }
 
 void Messenger::enter() {
-  thread_ = std::thread([this] { serve(); });
+  thread_ = new_thread("process group", [this] { serve(); });
 }
 
 Messenger::Lock Messenger::begin(int rank) {
@@ -100,9 +101,13 @@ void Messenger::recv(const Operation& operation, Deadline deadline) {
 void Messenger::wait(Lock& lock, const Operation& operation, Deadline deadline) {
   if (deadline.is_never()) return changed_.wait(lock);
   if (changed_.wait_until(lock, deadline.time()) != std::cv_status::timeout) return;
-  failure_.fail(FailureKind::timeout, operation.peer,
-                describe(operation) + " on " + failure_.names().name(options_.rank) +
-                    ": the other rank was not ready " + deadline.describe());
+  failure_.fail(
+      FailureKind::timeout, operation.peer,
+      describe(operation) + " on " + failure_.names().name(options_.rank) + ": " +
+          (operation.collective == Collective::send
+               ? std::to_string(kQueuedMessagesMax) + " earlier messages had not been received "
+               : "no message had come ") +
+          deadline.describe());
 }
 
 /// Throws if the peer has left or its connection is lost.
