@@ -427,7 +427,8 @@ asio::awaitable<PreloadedPython::Message> PreloadedPython::receive(Deadline::Dur
 
 /// Returns true if the interpreter runs, but has sent nothing within the limit.
 bool PreloadedPython::is_late(const Message& message) const {
-  return message.kind.empty() && wait_.is_over() && process_ && !process_->has_ended();
+  return message.kind.empty() && !is_interrupted_ && wait_.is_over() && process_ &&
+         !process_->has_ended();
 }
 
 /// Ends the interpreter because of this message, or of a missing one, and gives up unless the wait
