@@ -12,10 +12,11 @@ std::string_view last_state(std::string_view line) {
   return start == std::string_view::npos ? line : line.substr(start + 1);
 }
 
-/// Returns true for lines that Python 3.14 and later write after a fatal error's Python frames: up
-/// to 32 C frames, mostly of the interpreter itself, and a list of modules.
+/// Returns true for lines that Python writes after a fatal error's Python frames: a list of modules
+/// and, in 3.14 and later, up to 32 C frames, mostly of the interpreter itself.
 bool is_of_interpreter(std::string_view line) {
-  return line.starts_with("  Binary file \"") || line.starts_with("Extension modules: ");
+  return line.starts_with("Current thread's C stack trace ") ||
+         line.starts_with("  Binary file \"") || line.starts_with("Extension modules: ");
 }
 
 }  // namespace
@@ -36,6 +37,7 @@ std::vector<std::string> LastLines::lines() const {
     if (!is_of_interpreter(line)) lines.emplace_back(last_state(line));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
   }
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
   if (lines.size() > kLinesMax)
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kLinesMax));
   return lines;

@@ -17,8 +17,8 @@ class LastLines {
 
   /// Returns the lines, oldest first, without newlines, including an incomplete last line. Keeps
   /// only the last state of a line that was rewritten after a carriage return. Omits the C frames
-  /// and modules that Python lists after a fatal error. If bytes were dropped, the first line may
-  /// lack its beginning.
+  /// and modules that Python lists after a fatal error, and empty lines at the end. If bytes were
+  /// dropped, the first line may lack its beginning.
   std::vector<std::string> lines() const;
 
  private:

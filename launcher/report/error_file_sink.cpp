@@ -5,9 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <iterator>
 #include <memory>
 #include <string_view>
 #include <sys/stat.h>
@@ -36,10 +38,22 @@ OrderedJson document(const std::string& message, int error_code, const std::stri
             {"extraInfo", {{"py_callstack", callstack}, {"timestamp", seconds_text(when)}}}}}};
 }
 
+/// Returns "its last line: ...". After a fatal error of Python, that is the line of the innermost
+/// frame.
+std::string last_words(const std::vector<std::string>& lines) {
+  const auto head = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) {
+    return without_rank(line).starts_with("Current thread 0x");
+  });
+  const auto has_frame = head != lines.rbegin() && head != lines.rend();
+  const auto frame = has_frame ? without_rank(*std::prev(head)) : "";
+  if (!frame.starts_with("  File ")) return "its last line: " + lines.back();
+  return "its innermost frame: " + std::string(frame.substr(2));
+}
+
 std::string exit_description(const WorkerExited& worker) {
   const char* how = worker.still_running ? " is " : " ended with ";
   auto text = "rank " + std::to_string(worker.rank) + how + end_of(worker);
-  if (!worker.last_lines.empty()) text += "; its last line: " + worker.last_lines.back();
+  if (!worker.last_lines.empty()) text += "; " + last_words(worker.last_lines);
   return text;
 }
 

@@ -70,6 +70,32 @@ TEST_SUITE("agent's error file") {
     CHECK(failed.at("message") == "rank 2 ended with exit code 4; its last line: no space left");
   }
 
+  TEST_CASE("agent's error file: a crash in Python is described by its innermost frame") {
+    struct Row {
+      std::vector<std::string> lines;
+      std::string words;
+    };
+    const std::string current = "Current thread 0x00007f7eadfa6200 (most recent call first):";
+    const std::string other = "Thread 0x00007f7eadfa6201 (most recent call first):";
+    const std::string step = "  File \"train.py\", line 3 in step";
+    const std::string main = "  File \"train.py\", line 9 in <module>";
+    const std::string wait = "  File \"threading.py\", line 320 in wait";
+    const std::vector<Row> table = {
+        {{"Fatal Python error: Segmentation fault", "", current, step, main},
+         "its innermost frame: File \"train.py\", line 3 in step"},
+        {{current, step, main, "", other, wait},
+         "its innermost frame: File \"train.py\", line 3 in step"},
+        {{other, wait, "", current, "  <no Python frame>"}, "its last line:   <no Python frame>"},
+        {{other, wait, "", current}, "its last line: " + current},
+        {{step, main}, "its last line: " + main},
+    };
+    for (const auto& row : table) {
+      CAPTURE(row.words);
+      const auto message = message_of(failed_by({.signal = SIGSEGV, .last_lines = row.lines}));
+      CHECK(message.at("message") == "rank 0 ended with SIGSEGV; " + row.words);
+    }
+  }
+
   TEST_CASE("agent's error file: an interrupted run is described by its reason and exit code") {
     const RunFinished interrupted{.result = RunResult::interrupted,
                                   .exit_code = 143,
