@@ -127,10 +127,8 @@ NodePlacement single_node_placement(const LaunchPlan& plan) {
 bool has_standard_input(const LaunchPlan& plan, const AttemptFacts& facts, int rank) {
   const auto& choice = plan.options.stdin_worker;
   if (!choice.is_automatic) return choice.rank == rank;
-  if (rank != 0 || facts.standard_input == InputKind::unreadable) return false;
-  // With several workers, each would get parts of a pipe's data; at a terminal, the user answers
-  // the prompts of one.
-  return facts.placement.world_size == 1 || facts.standard_input == InputKind::terminal;
+  // Of several readers, each would get parts of the input.
+  return rank == 0 && facts.standard_input != InputKind::unreadable;
 }
 
 std::vector<WorkerSpec> make_worker_specs(const LaunchPlan& plan, const AttemptFacts& facts) {

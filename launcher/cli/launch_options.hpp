@@ -51,7 +51,7 @@ struct StreamChoice {
 
 /// The worker that gets ddprun's standard input. The input of all other workers is empty.
 struct StdinChoice {
-  bool is_automatic = true;   ///< selects the only worker, or rank 0 for a terminal
+  bool is_automatic = true;   ///< selects rank 0
   std::optional<int> rank{};  ///< rank if not automatic; nullopt: no worker
 
   bool operator==(const StdinChoice&) const = default;

@@ -282,8 +282,7 @@ constexpr OptionEntry kOwn[] = {
      [](Options& o, Text v) { return keep(o.ranks_filter, parse_ranks(v)); },
      "If both are given, only output of workers that both select is shown."},
     {"stdin", 0, "RANK|auto|none", OptionGroup::own, Section::job, "", "auto",
-     "Worker that reads standard input; for all others it is empty. auto: the only worker, or rank "
-     "0 if standard input is a terminal.",
+     "Worker that reads standard input; for all others it is empty. auto: rank 0.",
      [](Options& o, Text v) { return keep(o.stdin_worker, parse_stdin_worker(v)); },
      "This is useful for a debugger such as pdb, or for data from a pipe. After a restart, the "
      "worker continues where its predecessor stopped reading. Terminal input is forwarded only "

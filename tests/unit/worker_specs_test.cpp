@@ -207,7 +207,8 @@ TEST_SUITE("worker specs") {
         {automatic, InputKind::terminal, 0, 2, 0},
         {automatic, InputKind::terminal, 0, 4, 0},
         {automatic, InputKind::terminal, 2, 4, kNoWorker},  // rank 0 is on another node
-        {automatic, InputKind::readable, 0, 2, kNoWorker},
+        {automatic, InputKind::readable, 0, 2, 0},
+        {automatic, InputKind::readable, 2, 4, kNoWorker},
         {automatic, InputKind::readable, 0, 1, 0},
         {automatic, InputKind::terminal, 0, 1, 0},
         {automatic, InputKind::unreadable, 0, 1, kNoWorker},
