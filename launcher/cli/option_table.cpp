@@ -88,7 +88,11 @@ Problem set_master_port(LaunchOptions& options, const std::string& value) {
 }
 
 Problem set_prefix(LaunchOptions& options, const std::string& value) {
-  return keep(options.prefix, parse_prefix_template(value));
+  return keep(options.prefix, parse_prefix_template(value, UnknownFields::are_problems));
+}
+
+Problem set_torchrun_prefix(LaunchOptions& options, const std::string& value) {
+  return keep(options.prefix, parse_prefix_template(value, UnknownFields::are_text));
 }
 
 Problem set_security(LaunchOptions& options, const std::string& value) {
@@ -192,8 +196,8 @@ constexpr OptionEntry kOutput[] = {
      "PET_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
      "[${role_name}${local_rank}]:",
      "Prefix of each output line on the console. Fields: ${role_name}, ${local_rank}, ${rank}, "
-     "${hostname} and the fields of --prefix.",
-     set_prefix},
+     "${hostname} and the fields of --prefix. Others are printed unchanged.",
+     set_torchrun_prefix},
     {"logs_specs", 0, "NAME", OptionGroup::output, Section::logs, "", "",
      "Not supported: in torchrun, the name of a Python plug-in for log layouts.",
      set_text<&Options::logs_specs>},
@@ -273,7 +277,7 @@ constexpr OptionEntry kOwn[] = {
      "one NUMA node prefer its memory."},
     {"prefix", 0, "TEMPLATE|none", OptionGroup::own, Section::logs, "", "",
      "Short for --log_line_prefix_template, which it overrides. Additional fields: ${node_rank}, "
-     "${attempt}, ${stream}, ${time}. none disables the prefix.",
+     "${attempt}, ${stream}, ${time}; others are errors. none disables the prefix.",
      set_prefix,
      "${stream} is stdout or stderr, ${time} is the time at which the line began, and $$ is a "
      "dollar sign. An empty template also disables the prefix."},

@@ -88,7 +88,7 @@ Parsed<std::vector<std::string>> parse_filters(const std::string& text);
 Parsed<StdinChoice> parse_stdin_worker(const std::string& text);
 
 /// Parses text with fields like ${rank}. "none" and empty text mean no prefix.
-Parsed<PrefixTemplate> parse_prefix_template(const std::string& text);
+Parsed<PrefixTemplate> parse_prefix_template(const std::string& text, UnknownFields unknown);
 
 /// Parses "SIGTERM,INT". Accepts signals that can be handled and that ddprun does not use.
 Parsed<std::vector<int>> parse_signals(const std::string& text);

@@ -62,7 +62,7 @@ PrefixTemplate default_prefix() {
            {PrefixField::none, "]:"}}};
 }
 
-Parsed<PrefixTemplate> parse_prefix_template(const std::string& text) {
+Parsed<PrefixTemplate> parse_prefix_template(const std::string& text, UnknownFields unknown) {
   PrefixTemplate result;
   if (text == "none") return result;
   if (text.size() > kPrefixBytesMax) {
@@ -80,14 +80,18 @@ Parsed<PrefixTemplate> parse_prefix_template(const std::string& text) {
       rest.remove_prefix(2);
       continue;
     }
-    const auto [name, bytes] = name_at(rest);
-    if (name.empty()) {
+    const auto [name, name_bytes] = name_at(rest);
+    const auto bytes = name.empty() ? 1 : name_bytes;
+    if (const auto field = field_named(name)) {
+      result.pieces.push_back({*field, ""});
+    } else if (unknown == UnknownFields::are_text) {
+      add_text(result, rest.substr(0, bytes));
+    } else if (name.empty()) {
       return ValueProblem{
           "has a '$' without a name; write ${rank} for a field, $$ for a dollar sign"};
+    } else {
+      return ValueProblem{unknown_field(name)};
     }
-    const auto field = field_named(name);
-    if (!field) return ValueProblem{unknown_field(name)};
-    result.pieces.push_back({*field, ""});
     rest.remove_prefix(bytes);
   }
   return result;

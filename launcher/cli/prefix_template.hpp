@@ -11,6 +11,12 @@ namespace ddprun {
 /// Maximum size of a template in bytes, far above the width of a terminal.
 inline constexpr std::size_t kPrefixBytesMax = 256;
 
+/// What fields without a known name are, and a '$' without a name.
+enum class UnknownFields {
+  are_problems,
+  are_text,  ///< as in torchrun
+};
+
 enum class PrefixField {
   none,  ///< plain text
   role_name,

@@ -145,6 +145,10 @@ const Case kGood[] = {
      [](O& o) {
        o.prefix.pieces = {{PrefixField::rank, ""}, {PrefixField::none, "|"}};
      }},
+    {{"--log_line_prefix_template=${rank}${pid}"},
+     [](O& o) {
+       o.prefix.pieces = {{PrefixField::rank, ""}, {PrefixField::none, "${pid}"}};
+     }},
     {{"--max_restarts", "3"}, [](O& o) { o.max_restarts = 3; }},
     {{"--max=3"}, [](O& o) { o.max_restarts = 3; }},
     {{"--monitor_interval=5"}, [](O& o) { o.monitor_interval = 5s; }},

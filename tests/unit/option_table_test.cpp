@@ -63,9 +63,9 @@ TEST_SUITE("command line environment") {
     CHECK(options_of({option, "x.py"}, {{variable, "a"}}) == expected);
     CHECK(options_of({"x.py"}, {{variable, "${rank}:"}}) == expected);
     CHECK(options_of({"--prefix=${rank}:", "--log_line_prefix_template=a", "x.py"}) == expected);
-    CHECK(contains(problems_of({"x.py"}, {{variable, "${host}"}}), variable + "=${host}: has no"));
-    CHECK(contains(problems_of({"--log-line-prefix-template", "${host}", "x.py"}),
-                   "--log_line_prefix_template=${host}: has no field"));
+    CHECK(contains(problems_of({"x.py"}, {{variable, "a\n"}}), variable + "="));
+    CHECK(contains(problems_of({"--log-line-prefix-template", "a\n", "x.py"}),
+                   "--log_line_prefix_template="));
   }
 
   TEST_CASE("option table: PET_SHUTDOWN_TIMEOUT overrides TORCH_ELASTIC_SHUTDOWN_TIMEOUT") {

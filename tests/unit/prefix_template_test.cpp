@@ -22,8 +22,9 @@ constexpr PrefixValues kValues{.role_name = "trainer",
                                .stream = "stderr"};
 
 /// The expanded template, with "@" for the time of a line, or its problem.
-std::string filled_in(const std::string& text) {
-  const auto parsed = parse_prefix_template(text);
+std::string filled_in(const std::string& text,
+                      UnknownFields unknown = UnknownFields::are_problems) {
+  const auto parsed = parse_prefix_template(text, unknown);
   if (const auto* problem = std::get_if<ValueProblem>(&parsed)) return "problem: " + problem->text;
   const auto prefix = fill_in(std::get<PrefixTemplate>(parsed), kValues);
   std::string result = prefix.parts.front();
@@ -83,9 +84,24 @@ TEST_SUITE("prefix template") {
     CHECK(filled_in(std::string(kPrefixBytesMax, 'x')).size() == kPrefixBytesMax);
   }
 
+  TEST_CASE("prefix template: torchrun's option keeps unknown fields as text") {
+    const std::vector<std::pair<std::string, std::string>> table = {
+        {"[${rank}/${jobid}]:", "[9/${jobid}]:"},
+        {"$pid $rank", "$pid 9"},
+        {"${rank", "${rank"},
+        {"a$ ${}b$", "a$ ${}b$"},
+        {"$$pid", "$pid"},
+        {"$Rank", "$Rank"},
+    };
+    for (const auto& row : table) {
+      CAPTURE(row.first);
+      CHECK(filled_in(row.first, UnknownFields::are_text) == row.second);
+    }
+  }
+
   TEST_CASE("prefix template: the default equals torchrun's") {
-    CHECK(std::get<PrefixTemplate>(parse_prefix_template("[${role_name}${local_rank}]:")) ==
-          default_prefix());
+    CHECK(std::get<PrefixTemplate>(parse_prefix_template(
+              "[${role_name}${local_rank}]:", UnknownFields::are_problems)) == default_prefix());
   }
 }
 
