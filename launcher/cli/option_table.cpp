@@ -222,7 +222,7 @@ constexpr OptionEntry kNodes[] = {
      "Rendezvous backend. static: each node has a --node_rank; c10d: nodes join in any order; "
      "etcd: like c10d, but the run survives the loss of any node.",
      [](Options& o, Text v) { return keep(o.rdzv_backend, parse_rendezvous_backend(v)); },
-     "On one node, static and c10d are equivalent, and no etcd server is needed."},
+     "On one node, static and c10d are equivalent, and etcd is ignored."},
     {"rdzv_endpoint", 0, "HOST[:PORT],...", OptionGroup::nodes, Section::rendezvous,
      "PET_RDZV_ENDPOINT", "",
      "Address of the rendezvous and the store, the same on all nodes; with etcd, addresses of the "

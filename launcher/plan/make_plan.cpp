@@ -75,7 +75,7 @@ class Planner {
         plan_.notes.emplace_back("--rdzv_backend=etcd-v2: etcd's v3 interface is used, as by etcd");
       }
     } else {
-      check_single_node(options_, conf, problems_, plan_.notes);
+      check_single_node(options_, conf, problems_, plan_.warnings, plan_.notes);
     }
   }
 

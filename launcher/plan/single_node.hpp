@@ -1,5 +1,5 @@
 // Checks the options for nodes and rendezvous in a single-node run, and chooses the store's
-// address. Unsupported options are rejected, never ignored. Pure.
+// address. No option is ignored without a message. Pure.
 #pragma once
 
 #include "launcher/cli/launch_options.hpp"
@@ -26,9 +26,10 @@ void check_unsupported(const LaunchOptions& options, std::vector<std::string>& p
                        std::vector<std::string>& warnings);
 
 /// Appends options that are impossible on one node to `problems`, and options without effect to
-/// `notes`.
+/// `warnings` if they are meant for several nodes, otherwise to `notes`.
 void check_single_node(const LaunchOptions& options, const RdzvConf& conf,
-                       std::vector<std::string>& problems, std::vector<std::string>& notes);
+                       std::vector<std::string>& problems, std::vector<std::string>& warnings,
+                       std::vector<std::string>& notes);
 
 /// Returns the store's address with torchrun's precedence: --standalone, then the backend's
 /// options. If the workers host a store, --master_port is its port.

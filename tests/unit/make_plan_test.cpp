@@ -22,8 +22,10 @@ struct Refusal {
 };
 
 const Refusal kRefusals[] = {
-    {{"--node_rank=1"}, "--node_rank=1: there is one node, whose rank is 0; see --nnodes"},
-    {{"--rdzv_backend=etcd-v2"}, "needs no etcd; use static or c10d"},
+    {{"--node_rank=1", "--master_port=29500"},
+     "--node_rank=1: there is one node, whose rank is 0; see --nnodes"},
+    {{"--node_rank=1", "--rdzv_endpoint=head"},
+     "--node_rank=1: there is one node, whose rank is 0; see --nnodes"},
     {{"--rdzv_endpoint=a,b"},
      "--rdzv_endpoint: several addresses; only etcd accepts more than one"},
     {{"--rdzv_conf=join_timout=5"}, "unknown key; did you mean join_timeout?"},
@@ -83,6 +85,32 @@ TEST_SUITE("make plan") {
     CHECK(warnings_of("").empty());
   }
 
+  TEST_CASE("make plan: options for several nodes are ignored on one node with a warning") {
+    struct Row {
+      Strings arguments;
+      std::string warning;
+    };
+    const std::string rank = "--node_rank=1: is ignored, as there is one node; see --nnodes";
+    const std::string etcd =
+        "--rdzv_backend: etcd and its address are ignored, as there is one node; see --nnodes";
+    const std::vector<Row> table = {
+        {{"--node_rank=1"}, rank},
+        {{"--node_rank=1", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:29400"}, rank},
+        {{"--node_rank=1", "--standalone", "--master_port=29500"}, rank},
+        {{"--rdzv_backend=etcd", "--rdzv_endpoint=e0:2379,e1:2379", "--rdzv_id=job"}, etcd},
+        {{"--rdzv_backend=etcd-v2", "--rdzv_endpoint=e0:2379", "--agent_store=off"}, etcd},
+    };
+    for (auto row : table) {
+      CAPTURE(row.arguments);
+      row.arguments.emplace_back("train.py");
+      const auto plan = plan_of(row.arguments);
+      CHECK(plan.warnings == Strings{row.warning});
+      CHECK(plan.store_host != "e0");
+      CHECK(plan.store_port != 2379);
+    }
+    CHECK(plan_of({"--node_rank=0", "train.py"}).warnings.empty());
+  }
+
   TEST_CASE("make plan: an empty id or address is replaced by the default but not a role") {
     const auto plain = plan_of({"--nproc_per_node=2", "train.py"});
     for (const std::string name : {"rdzv_id", "master_addr", "local_addr"}) {
@@ -106,8 +134,9 @@ TEST_SUITE("make plan") {
 
   TEST_CASE("make plan: all problems are reported together") {
     const auto objections =
-        objections_to({"--node_rank=2", "--logs_specs=a", "--nproc_per_node=gpu", "lost.py"});
-    for (const auto* part : {"--node_rank=2", "--logs_specs", "--nproc_per_node=gpu", "lost.py"}) {
+        objections_to({"--rdzv_conf=rank=2", "--logs_specs=a", "--nproc_per_node=gpu", "lost.py"});
+    for (const auto* part :
+         {"--rdzv_conf=rank", "--logs_specs", "--nproc_per_node=gpu", "lost.py"}) {
       CHECK(contains(objections, part));
     }
   }
