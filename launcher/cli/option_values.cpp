@@ -6,6 +6,7 @@
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -55,6 +56,12 @@ bool is_reserved(int signal) {
   const std::vector<int> reserved = {SIGKILL, SIGSTOP, SIGCHLD, SIGSEGV, SIGBUS,
                                      SIGILL,  SIGFPE,  SIGABRT, SIGPIPE, SIGCONT};
   return std::find(reserved.begin(), reserved.end(), signal) != reserved.end();
+}
+
+bool is_ipv6(const std::string& host) {
+  in6_addr ignored{};
+  const auto without_zone = host.substr(0, host.find('%'));
+  return ::inet_pton(AF_INET6, without_zone.c_str(), &ignored) == 1;
 }
 
 }  // namespace
@@ -170,8 +177,10 @@ Parsed<Affinity> parse_affinity(const std::string& text) {
 }
 
 Parsed<StreamChoice> parse_stream_choice(const std::string& text) {
-  const ValueProblem problem{
+  ValueProblem problem{
       "is neither 0 (none), 1 (stdout), 2 (stderr), 3 (both) nor a map like 0:3,1:1"};
+  const bool is_like_a_program = text.find_first_of("./") != std::string::npos;
+  if (is_like_a_program) problem.text += "; write the value before the program";
   StreamChoice choice;
   if (text.find(':') == std::string::npos) {
     const auto bits = number_within(text, 0, 3);
@@ -236,7 +245,7 @@ Parsed<std::vector<std::string>> parse_modules(const std::string& text) {
     return ValueProblem{"has more than " + std::to_string(kModulesMax) + " modules"};
   }
   if (modules.size() > 1 && std::find(modules.begin(), modules.end(), "auto") != modules.end()) {
-    return ValueProblem{"names modules in addition to auto"};
+    return ValueProblem{"auto excludes other modules; write either auto or the names of all"};
   }
   return modules;
 }
@@ -285,6 +294,8 @@ Parsed<RendezvousEndpoint> parse_endpoint(const std::string& text) {
   if (host.empty() && !text.empty()) return ValueProblem{"names no host"};
   if (text.find_first_of("/ \t@") != std::string::npos)
     return ValueProblem{"is not HOST:PORT: no scheme, path, user or space is allowed"};
+  if (host.find(':') != std::string::npos && !is_ipv6(host))
+    return ValueProblem{"is neither HOST:PORT nor an IPv6 address like [fd00::1]:29400"};
   if (port.empty()) return RendezvousEndpoint{host};
   const auto number = number_within(std::string_view(port).substr(1), 0, 65535);
   if (!number) return ValueProblem{"has a port that is not an integer from 0 to 65535"};

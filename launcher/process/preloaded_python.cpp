@@ -131,7 +131,7 @@ std::string names_of(const std::vector<std::string>& imports, const char* ends) 
     names.resize(kShownMax);
     names.push_back(more);
   }
-  if (names.size() < 2) return names.empty() ? "no modules" : names.front();
+  if (names.size() == 1) return names.front();
   const auto last = names.back();
   names.pop_back();
   return join(names, ", ") + " and " + last;
@@ -240,6 +240,9 @@ asio::awaitable<PreloadedPython::Imports> PreloadedPython::import_modules(
       stop();
       drop_from(message.fields[0], message.fields[1]);
       co_return Imports::unsafe;
+    } else if (message.kind == "ready" && message.fields.size() == 1) {
+      give_up("no module could be imported");
+      co_return Imports::failed;
     } else if (message.kind == "ready" && !message.fields.empty()) {
       const std::vector<std::string> imported(message.fields.begin() + 1, message.fields.end());
       write_log(log_, LogLevel::info,

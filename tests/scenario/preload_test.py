@@ -373,7 +373,7 @@ class PreloadTest(unittest.TestCase):
             "No module named 'no_such_module'\n",
             output,
         )
-        self.assertIn("--preload: imported no modules in ", output)
+        self.assertIn(WITHOUT + "no module could be imported\n", output)
         self.assertIn("started\n", output)
 
     def test_the_program_never_runs_without_a_rank(self):

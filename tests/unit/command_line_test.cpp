@@ -179,6 +179,10 @@ const Case kGood[] = {
      [](O& o) {
        o.rdzv_endpoint = {"::1", 0};
      }},
+    {{"--rdzv_endpoint=[fe80::1%eth0]:1"},
+     [](O& o) {
+       o.rdzv_endpoint = {"fe80::1%eth0", 1};
+     }},
     {{"--rdzv_endpoint=fe80::1"},
      [](O& o) {
        o.rdzv_endpoint = {"fe80::1", 0};
@@ -265,6 +269,8 @@ const BadCase kBad[] = {
     {{"--nnodes=0"}, "MIN:MAX"},
     {{"--nnodes=:"}, "MIN:MAX"},
     {{"-r4"}, "--redirects=4: is neither 0 (none)"},
+    {{"--redirects", "ddp.py"}, "nor a map like 0:3,1:1; write the value before the program"},
+    {{"--tee", "./train"}, "nor a map like 0:3,1:1; write the value before the program"},
     {{"-r", "0:3,"}, "nor a map like 0:3,1:1"},
     {{"-r", "0:3:1"}, "nor a map like 0:3,1:1"},
     {{"-t", "0:4"}, "nor a map like 0:3,1:1"},
@@ -279,7 +285,7 @@ const BadCase kBad[] = {
     {{"--preload=.a"}, "is neither auto nor names of modules"},
     {{"--preload=1a"}, "is neither auto nor names of modules"},
     {{"--preload=train.py/"}, "is neither auto nor names of modules"},
-    {{"--preload=a,auto"}, "--preload=a,auto: names modules in addition to auto"},
+    {{"--preload=a,auto"}, "--preload=a,auto: auto excludes other modules; write either auto"},
     {{"--preload=" + names_of_modules(257)}, "has more than 256 modules"},
     {{"--prefix=${rnak}"}, "--prefix=${rnak}: has no field 'rnak'; did you mean ${rank}?"},
     {{"--max_restarts=-1"}, "is not an integer from 0 to 1000000"},
@@ -298,6 +304,8 @@ const BadCase kBad[] = {
     {{"--rdzv_endpoint=node 29400"}, "is not HOST:PORT: no scheme, path, user or space"},
     {{"--rdzv_endpoint=node:"}, "has a port that is not"},
     {{"--rdzv_endpoint=[::1"}, "has an unmatched '['"},
+    {{"--rdzv_endpoint=127.0.0.1:22:3"}, "is neither HOST:PORT nor an IPv6 address"},
+    {{"--rdzv_endpoint=[127.0.0.1:22]:3"}, "is neither HOST:PORT nor an IPv6 address"},
     {{"--rdzv_endpoint=:29500"}, "names no host"},
     {{"--rdzv_endpoint=a:1,"}, "names no host between its commas"},
     {{"--rdzv_endpoint=a:1,b:x"}, "has a port that is not"},
