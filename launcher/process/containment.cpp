@@ -179,6 +179,10 @@ void Containment::kill() const noexcept {
   impl_->members.kill();
 }
 
+PendingExits Containment::open_members(Deadline deadline) const {
+  return impl_->members.open_members(deadline);
+}
+
 PendingExits Containment::terminate(std::vector<pid_t>& signalled, Deadline deadline) const {
   return impl_->members.terminate(signalled, deadline);
 }

@@ -92,10 +92,13 @@ class Containment {
   /// but blocks like members().
   void kill() const noexcept;
 
-  /// Sends SIGTERM to the members and adds their PIDs to `signalled`. Does not wait for their end,
-  /// but blocks like members(), at most until the deadline. Returns members that ignore SIGTERM
-  /// without a signal: helpers that clean up after a worker and then end ignore it, such as the
-  /// resource tracker of Python's multiprocessing. Skips members not found by the deadline.
+  /// Returns the members. Blocks like members(), at most until the deadline. Skips members not
+  /// found by then.
+  PendingExits open_members(Deadline deadline) const;
+
+  /// Sends SIGTERM to open_members() and adds their PIDs to `signalled`. Does not wait for their
+  /// end. Returns members that ignore SIGTERM without a signal: helpers that clean up after a
+  /// worker and then end ignore it, such as the resource tracker of Python's multiprocessing.
   PendingExits terminate(std::vector<pid_t>& signalled, Deadline deadline) const;
 
   /// Stops all members and waits at most 1 s until they are stopped. thaw() continues the members

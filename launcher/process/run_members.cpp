@@ -181,19 +181,24 @@ void RunMembers::kill() const noexcept {
                        [](const OpenProcess& member) { member.signal(SIGKILL); }, kExecSearchLimit);
 }
 
-PendingExits RunMembers::terminate(std::vector<pid_t>& signalled, Deadline deadline) const {
+PendingExits RunMembers::open_members(Deadline deadline) const {
   if (has_none()) return {};
   const RealTimePriority priority;
   PendingExits ends;
-  const auto terminate_one = [&](OpenProcess& member) {
-    if (!ignores(member.pid, SIGTERM) && member.signal(SIGTERM)) signalled.push_back(member.pid);
-    ends.processes.push_back(std::move(member));
-  };
-  for (auto& member : open_in_cgroup()) terminate_one(member);
-  visit_outside_cgroup([&deadline](pid_t) { return !deadline.passed(); }, terminate_one,
+  ends.processes = open_in_cgroup();
+  visit_outside_cgroup([&deadline](pid_t) { return !deadline.passed(); },
+                       [&](OpenProcess& member) { ends.processes.push_back(std::move(member)); },
                        std::min(deadline.remaining(), kExecSearchLimit));
   // The end of a thread group leader is reported shortly before the cgroup loses it.
   if (cgroup_) ends.cgroup_events = cgroup_->open_events();
+  return ends;
+}
+
+PendingExits RunMembers::terminate(std::vector<pid_t>& signalled, Deadline deadline) const {
+  auto ends = open_members(deadline);
+  for (const auto& member : ends.processes) {
+    if (!ignores(member.pid, SIGTERM) && member.signal(SIGTERM)) signalled.push_back(member.pid);
+  }
   return ends;
 }
 

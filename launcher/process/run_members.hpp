@@ -75,6 +75,7 @@ class RunMembers {
   int cgroup_fd();
   std::vector<pid_t> members() const;
   void kill() const noexcept;
+  PendingExits open_members(Deadline deadline) const;
   PendingExits terminate(std::vector<pid_t>& signalled, Deadline deadline) const;
   void freeze();
   void thaw();

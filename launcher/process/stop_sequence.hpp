@@ -16,9 +16,11 @@
 
 namespace ddprun {
 
-/// Time limits for killed processes. A process that hangs in the kernel, where signals do not
-/// interrupt it, must not prevent the end of the run.
+/// Time limits for descendants and killed processes. A process that hangs in the kernel, where
+/// signals do not interrupt it, must not prevent the end of the run.
 struct KilledLimits {
+  /// Time in which descendants may end by themselves. Delays a restart.
+  std::chrono::milliseconds own_end = std::chrono::milliseconds(100);
   std::chrono::milliseconds warning_after = std::chrono::seconds(5);
   std::chrono::milliseconds abandoned_after = std::chrono::seconds(60);  ///< after the warning
 };

@@ -27,11 +27,7 @@ asio::awaitable<Swept> Sweep::run(std::vector<pid_t> abandoned, bool is_after_ha
   Swept swept;
   abandoned_ = std::move(abandoned);
   is_after_hang_ = is_after_hang;
-  wait_.begin(kTidyLimit);
-  auto pending = containment_.terminate(swept.ended, Deadline::after(kTidyLimit));
-  is_asking_ = true;
-  co_await wait_for(std::move(pending));
-  is_asking_ = false;
+  co_await wait_for_ends(swept.ended);
   killed_at_ = std::chrono::steady_clock::now();
   bool is_done = co_await kill_for(kKillLimit, swept.ended);
   const auto has_to_wait = [&] { return !is_done && !members_that_may_end().empty(); };
@@ -51,8 +47,26 @@ asio::awaitable<Swept> Sweep::run(std::vector<pid_t> abandoned, bool is_after_ha
   co_return swept;
 }
 
+/// Waits for descendants that end by themselves after their worker, such as a fork server of
+/// Python's multiprocessing, then asks the others to end.
+asio::awaitable<void> Sweep::wait_for_ends(std::vector<pid_t>& asked) {
+  is_killing_ = false;
+  wait_.begin(limits_.own_end);
+  auto members = containment_.open_members(Deadline::after(kTidyLimit));
+  const bool has_none = members.processes.empty() && !members.cgroup_events;
+  co_await wait_for(std::move(members));
+  if (!has_none && !is_killing_) {
+    wait_.begin(kTidyLimit);
+    auto pending = containment_.terminate(asked, Deadline::after(kTidyLimit));
+    co_await wait_for(std::move(pending));
+  }
+  is_killing_ = true;
+}
+
 void Sweep::end_wait() {
-  if (is_asking_) wait_.end();
+  if (is_killing_) return;
+  is_killing_ = true;
+  wait_.end();
 }
 
 /// Returns false if members remain after the limit, or none of the remaining ones can be killed.

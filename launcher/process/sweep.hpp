@@ -1,4 +1,5 @@
-// Ends processes that the workers of an attempt have left running, by SIGTERM, then by SIGKILL.
+// Ends processes that the workers of an attempt have left running, by SIGTERM, then by SIGKILL,
+// unless they soon end by themselves.
 // Does not block the agent's thread; the guardian has a blocking variant (run_members.hpp).
 #pragma once
 
@@ -35,10 +36,11 @@ class Sweep {
   /// hang, for processes in state D.
   boost::asio::awaitable<Swept> run(std::vector<pid_t> abandoned, bool is_after_hang);
 
-  /// Ends the wait after SIGTERM.
+  /// Ends the waits before SIGKILL.
   void end_wait();
 
  private:
+  boost::asio::awaitable<void> wait_for_ends(std::vector<pid_t>& asked);
   boost::asio::awaitable<void> wait_for(PendingExits ends);
   boost::asio::awaitable<bool> kill_for(Deadline::Duration limit, std::vector<pid_t>& met);
   std::vector<pid_t> members_that_may_end() const;
@@ -48,7 +50,7 @@ class Sweep {
   LimitedWait wait_;
   KilledLimits limits_;
   Log log_;
-  bool is_asking_ = false;
+  bool is_killing_ = true;  ///< no longer waits for processes that have not been killed
   std::chrono::steady_clock::time_point killed_at_;  ///< start of the first round of kills
   std::vector<pid_t> abandoned_;                     ///< killed earlier; have not ended
   bool is_after_hang_ = false;

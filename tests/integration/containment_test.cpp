@@ -74,6 +74,20 @@ TEST_SUITE("containment") {
     }
   }
 
+  TEST_CASE("containment: a descendant that ends by itself after its worker is not stopped") {
+    for (const auto mode : modes()) {
+      CAPTURE(static_cast<int>(mode));
+      WorkerBench bench(1, mode, {.when = StacksWhen::never}, {.own_end = 60s});
+      const auto pipe = (bench.folder() / "pipe").string();
+      // Like the fork server of Python's multiprocessing: it ends with its pipe to the worker.
+      bench.start(
+          {shell_worker(0, "mkfifo " + pipe + "; (cat " + pipe +
+                               "; sleep 0.1) </dev/null >/dev/null 2>&1 & exec 3>" + pipe)});
+      bench.run_to_end();
+      CHECK(bench.sweep().empty());
+    }
+  }
+
   TEST_CASE("containment: a descendant that ignores SIGTERM is killed") {
     for (const auto mode : modes()) {
       CAPTURE(static_cast<int>(mode));
