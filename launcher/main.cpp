@@ -119,7 +119,6 @@ int run(const LaunchPlan& plan, const std::string& level_name, LogLevel default_
       ConsoleSettings{.level = level.value_or(default_level),
                       .node = plan.nodes ? plan.nodes->name : "0",
                       .columns = reader.columns,
-                      .is_terminal = ::isatty(STDERR_FILENO) != 0,
                       .is_colored = is_colored_terminal(STDERR_FILENO),
                       .reporter = plan.nodes ? plan.options.from_config.reporter : "",
                       .mark = reader.mark},

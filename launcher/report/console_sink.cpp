@@ -139,15 +139,9 @@ void ConsoleSink::write_line(const EventLine& line, std::chrono::system_clock::t
 std::string ConsoleSink::report(const RunFinished& finished) const {
   // With several nodes the report covers the run, whereas this sink has only the node's events.
   const bool is_of_many = !finished.failures.empty() && !finished.failures.front().node.empty();
-  if (is_of_many)
-    return final_report(finished, {.program = program_, .is_for_terminal = settings_.is_terminal},
-                        settings_.columns);
+  if (is_of_many) return final_report(finished, {.program = program_}, settings_.columns);
   const std::vector<int> stopped(stopped_.begin(), stopped_.end());
-  return final_report(finished,
-                      {.program = program_,
-                       .stopped = stopped,
-                       .stacks = stacks_,
-                       .is_for_terminal = settings_.is_terminal},
+  return final_report(finished, {.program = program_, .stopped = stopped, .stacks = stacks_},
                       settings_.columns);
 }
 

@@ -21,7 +21,6 @@ struct ConsoleSettings {
   LogLevel level = LogLevel::info;  ///< minimum level of the lines
   std::string node = "0";           ///< rank or name of this node
   int columns = 80;                 ///< width of the final report
-  bool is_terminal = true;          ///< false: quoted lines are not wrapped
   bool is_colored = false;          ///< levels in color
   /// Node that prints the report of a failed run; empty: this node.
   std::string reporter{};

@@ -52,8 +52,7 @@ std::string first_line(const std::string& text) {
 /// Collects the lines of the report.
 class Page {
  public:
-  Page(int columns, bool wraps_quotes)
-      : columns_(std::clamp(columns, kColumnsMin, kColumnsMax)), wraps_quotes_(wraps_quotes) {}
+  explicit Page(int columns) : columns_(std::clamp(columns, kColumnsMin, kColumnsMax)) {}
 
   void rule(char letter) {
     text_ += std::string(static_cast<std::size_t>(columns_), letter) + "\n";
@@ -74,37 +73,27 @@ class Page {
     add(text, head);
   }
 
-  /// Adds quoted lines with a bar in front.
+  /// Adds quoted lines with a bar in front. They are not wrapped: the positions in a line may have
+  /// a meaning for the next one.
   void quote(const std::string& label, const std::vector<std::string>& lines) {
     if (lines.empty()) return;
     text_ += "  " + label + ":\n";
-    for (const auto& line : lines) {
-      if (wraps_quotes_) {
-        add(line, "    | ", "    | ");
-      } else {
-        text_ += "    | " + printable(line) + "\n";
-      }
-    }
+    for (const auto& line : lines) text_ += "    | " + printable(line) + "\n";
   }
 
   const std::string& text() const { return text_; }
 
  private:
   void add(const std::string& text, const std::string& head) {
-    add(text, head, std::string(head.size(), ' '));
-  }
-
-  void add(const std::string& text, const std::string& head, const std::string& following) {
     const auto width = columns_ - static_cast<int>(head.size());
     bool is_first = true;
     for (const auto& line : wrap_text(printable(text), width)) {
-      text_ += (is_first ? head : following) + line + "\n";
+      text_ += (is_first ? head : std::string(head.size(), ' ')) + line + "\n";
       is_first = false;
     }
   }
 
   int columns_;
-  bool wraps_quotes_;
   std::string text_;
 };
 
@@ -283,7 +272,7 @@ void add_stacks(Page& page, const std::vector<StacksTaken>& stacks) {
 }  // namespace
 
 std::string final_report(const RunFinished& finished, const ReportFacts& facts, int columns) {
-  Page page(columns, facts.is_for_terminal);
+  Page page(columns);
   page.rule('=');
   page.paragraph(facts.program + " FAILED after " + std::to_string(finished.attempts) +
                  (finished.attempts == 1 ? " attempt" : " attempts"));

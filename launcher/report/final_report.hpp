@@ -14,11 +14,10 @@ struct ReportFacts {
   std::string program;
   std::vector<int> stopped;         ///< ranks that ddprun stopped because of the failure
   std::vector<StacksTaken> stacks;  ///< stacks of the last attempt, in order of time
-  bool is_for_terminal = true;      ///< false keeps quoted lines unwrapped, for grep
 };
 
-/// Returns the report in lines of at most `columns` characters, except for longer words. Readable
-/// from 60 columns.
+/// Returns the report in lines of at most `columns` characters, except for longer words and for
+/// lines of the workers. Readable from 60 columns.
 std::string final_report(const RunFinished& finished, const ReportFacts& facts, int columns);
 
 }  // namespace ddprun

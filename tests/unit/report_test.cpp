@@ -55,8 +55,7 @@ Root cause (first failure observed):
     |   File "train.py", line 3
   last lines of its standard error:
     | epoch 1
-    | \x1b[31mloading the whole data set into memory, please
-    | be patient and wait\x1b[0m
+    | \x1b[31mloading the whole data set into memory, please be patient and wait\x1b[0m
 ------------------------------------------------------------
 Failed later, probably because of it:
   rank 0    : exit code 1 after 3.2 s: PeerFailed: rank 2
@@ -192,13 +191,13 @@ TEST_SUITE("final report") {
     CHECK(final_report(finished, {.program = "x"}, 80).find("traceback:") != std::string::npos);
   }
 
-  TEST_CASE("final report: quoted text is wrapped only on a terminal") {
+  TEST_CASE("final report: lines of a worker are not wrapped") {
     auto finished = rich_failure();
-    const std::string line = "ValueError: " + std::string(60, 'a') + " " + std::string(60, 'b');
-    finished.failures[0].last_lines = {line};
-    CHECK(final_report(finished, {.program = "x"}, 80).find(line) == std::string::npos);
-    const auto whole = final_report(finished, {.program = "x", .is_for_terminal = false}, 80);
-    CHECK(whole.find("    | " + line + "\n") != std::string::npos);
+    const std::vector<std::string> lines = {"    result = first(argument) + second(argument)",
+                                            "                               ^^^^^^^^^^^^^^^^"};
+    finished.failures[0].last_lines = lines;
+    const auto report = final_report(finished, {.program = "x"}, 40);
+    CHECK(report.find("    | " + lines[0] + "\n    | " + lines[1] + "\n") != std::string::npos);
   }
 
   TEST_CASE("final report: at most eight victims are shown and the others counted") {
