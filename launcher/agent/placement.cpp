@@ -158,6 +158,16 @@ std::vector<membership::Failure> early_exits_of(const AttemptEnd& end, const std
   return exits;
 }
 
+/// Returns the failure's description. Ranks that hung together are named together.
+std::string description_of(const WorkerExited& exit, const std::vector<WorkerExited>& failures) {
+  std::vector<int> hung;
+  for (const auto& other : failures) {
+    if (!other.hung.empty()) hung.push_back(other.rank);
+  }
+  if (exit.hung.empty() || hung.size() < 2) return describe_failure(exit);
+  return ranks_phrase(hung) + " hung";
+}
+
 membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& plan) {
   const std::string node = plan.nodes ? plan.nodes->name : std::string();
   membership::OwnWorkersEnded ended{.still_running = end.still_running};
@@ -177,7 +187,7 @@ membership::OwnWorkersEnded make_end(const AttemptEnd& end, const LaunchPlan& pl
         {.rank = exit.rank,
          .is_victim = is_victim_of_a_peer(exit),
          .ran_seconds = exit.ran_seconds,
-         .description = describe_failure(exit) + (plan.nodes ? " on node " + node : ""),
+         .description = description_of(exit, failures) + (plan.nodes ? " on node " + node : ""),
          .node = node,
          .exit = shortened(exit, ended.failures.empty())});
   }

@@ -134,8 +134,9 @@ std::string time_of(const WorkerExited& worker) {
   return time + (time.empty() ? "" : ", ") + one_decimal(worker.ran_seconds) + " s after its start";
 }
 
-void add_root_cause(Page& page, const WorkerExited& worker) {
-  page.paragraph("Root cause (first failure observed):");
+void add_root_cause(Page& page, const WorkerExited& worker, bool is_one_of_several) {
+  page.paragraph(is_one_of_several ? "Root cause (one of the ranks that hung):"
+                                   : "Root cause (first failure observed):");
   page.field("rank", std::to_string(worker.rank) +
                          (worker.node.empty() ? "" : " on node " + worker.node) +
                          " (local_rank: " + std::to_string(worker.local_rank) +
@@ -192,10 +193,13 @@ struct LaterFailures {
   }
 };
 
-std::vector<LaterFailures> group(const std::vector<WorkerExited>& failures) {
+/// Groups the failures after the first: those that hung like it, or the others.
+std::vector<LaterFailures> group(const std::vector<WorkerExited>& failures, bool have_hung) {
+  const bool has_first_hung = !failures.front().hung.empty();
   std::vector<LaterFailures> groups;
   for (std::size_t i = 1; i < failures.size(); ++i) {
     const auto& worker = failures[i];
+    if ((has_first_hung && !worker.hung.empty()) != have_hung) continue;
     const auto seconds = worker.ran_seconds;
     auto same = std::find_if(groups.begin(), groups.end(),
                              [&](const LaterFailures& one) { return one.has(worker); });
@@ -215,11 +219,11 @@ std::vector<LaterFailures> group(const std::vector<WorkerExited>& failures) {
   return groups;
 }
 
-void add_later_failures(Page& page, const std::vector<WorkerExited>& failures) {
-  if (failures.size() < 2) return;
+void add_groups(Page& page, const char* title, const std::vector<LaterFailures>& groups,
+                const std::vector<WorkerExited>& failures) {
+  if (groups.empty()) return;
   page.rule('-');
-  page.paragraph("Failed later, probably because of it:");
-  const auto groups = group(failures);
+  page.paragraph(title);
   const auto shown = std::min(groups.size(), kLaterFailuresMax);
   const auto root_message = first_line(failures.front().error_message);
   for (std::size_t i = 0; i < shown; ++i)
@@ -279,8 +283,11 @@ std::string final_report(const RunFinished& finished, const ReportFacts& facts, 
   if (!finished.reason.empty()) page.paragraph(finished.reason);
   if (!finished.failures.empty()) {
     page.rule('-');
-    add_root_cause(page, finished.failures.front());
-    add_later_failures(page, finished.failures);
+    const auto& failures = finished.failures;
+    const auto hung = group(failures, true);
+    add_root_cause(page, failures.front(), !hung.empty());
+    add_groups(page, "Hung, too:", hung, failures);
+    add_groups(page, "Failed later, probably because of it:", group(failures, false), failures);
   }
   add_stalled(page, finished.stalled);
   if (!facts.stopped.empty()) {

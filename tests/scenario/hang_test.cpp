@@ -271,7 +271,7 @@ TEST_SUITE("hangs") {
     CHECK_FALSE(contains(result.output, " was killed by SIGABRT"));
   }
 
-  TEST_CASE("hangs: of several hung ranks the lowest is the root cause") {
+  TEST_CASE("hangs: ranks that hang together are reported together") {
     const TemporaryFolder folder;
     // Both are stopped by one command, and so between the same two samples.
     const auto result = run_program(
@@ -283,7 +283,9 @@ TEST_SUITE("hangs") {
     CAPTURE(result.output);
     CHECK(result.exit_code == 1);
     CHECK(contains(result.output, "stopping rank 0: ranks 1, 2 hang"));
-    CHECK(contains(result.output, "Root cause (first failure observed):\n  rank      : 1 "));
+    CHECK(contains(result.output, "ranks 1, 2 hung"));
+    CHECK(contains(result.output, "Root cause (one of the ranks that hung):\n  rank      : 1 "));
+    CHECK(contains(result.output, "Hung, too:\n  rank 2    : "));
   }
 
   TEST_CASE("hangs: a stopped program behind a shell is detected") {

@@ -228,6 +228,17 @@ TEST_SUITE("exits in failures") {
     CHECK(failures[1].exit == expected);
   }
 
+  TEST_CASE("placement: ranks that hung together are named together") {
+    AttemptEnd end;
+    end.exits = {exit_of_rank(0), exit_of_rank(1), exit_of_rank(2)};
+    end.exits[0].hung = end.exits[1].hung = "waits in a collective";
+    const auto failures = make_end(end, plan_of("b")).failures;
+    REQUIRE(failures.size() == 3);
+    CHECK(failures[0].description == "ranks 0, 1 hung on node b");
+    CHECK(failures[1].description == "ranks 0, 1 hung on node b");
+    CHECK(failures[2].description == describe_failure(end.exits[2]) + " on node b");
+  }
+
   TEST_CASE("placement: long texts of an exit are cut") {
     AttemptEnd end;
     end.exits = {exit_of_rank(0)};

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <utility>
 
 namespace report_test {
 
@@ -189,6 +190,30 @@ TEST_SUITE("final report") {
     CHECK(final_report(finished, {.program = "x"}, 80).find("traceback:") == std::string::npos);
     culprit.last_lines.back() = "[rankless]: ValueError: no data";
     CHECK(final_report(finished, {.program = "x"}, 80).find("traceback:") != std::string::npos);
+  }
+
+  TEST_CASE("final report: of ranks that hung together none is blamed for the others") {
+    RunFinished finished{.result = RunResult::failed, .attempts = 1};
+    for (int rank = 0; rank < 2; ++rank) {
+      finished.failures.push_back(killed(rank, SIGKILL));
+      finished.failures.back().hung = "waits in a collective";
+    }
+    finished.failures.push_back(failed(2, 1));
+    const auto report = final_report(finished, {.program = "x"}, 80);
+    CHECK_MESSAGE(report.find("Root cause (one of the ranks that hung):\n") != std::string::npos,
+                  report);
+    CHECK_MESSAGE(report.find(R"(
+Hung, too:
+  rank 1    : SIGKILL after a hang: waits in a collective after 3.2 s
+--------------------------------------------------------------------------------
+Failed later, probably because of it:
+  rank 2    : exit code 1 after 3.2 s
+)") != std::string::npos,
+                  report);
+    std::swap(finished.failures.front(), finished.failures.back());
+    const auto after_exit = final_report(finished, {.program = "x"}, 80);
+    CHECK(after_exit.find("Root cause (first failure observed):\n") != std::string::npos);
+    CHECK(after_exit.find("Hung, too:") == std::string::npos);
   }
 
   TEST_CASE("final report: lines of a worker are not wrapped") {
