@@ -98,7 +98,6 @@ bool mount_small_disk(const fs::path& path) {
 }
 
 bool small_file_limit(const fs::path&) {
-  std::signal(SIGXFSZ, SIG_IGN);
   const rlimit limit{.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
   return ::setrlimit(RLIMIT_FSIZE, &limit) == 0;
 }
@@ -189,6 +188,16 @@ TEST_SUITE("checkpoint on a real disk") {
     const TemporaryFolder folder;
     CHECK(wait_for(fork_child([&] {
             return save_without_space(folder.path(), small_file_limit, "File too large");
+          })) == 0);
+  }
+
+  TEST_CASE("checkpoint: a file size limit of 0 does not prevent a claim") {
+    const TemporaryFolder folder;
+    CHECK(wait_for(fork_child([&] {
+            const rlimit limit{.rlim_cur = 0, .rlim_max = 0};
+            if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+            CheckpointDirectory(folder.path()).claim();
+            return 0;
           })) == 0);
   }
 

@@ -1,5 +1,6 @@
 #include "worker_runtime/data/checkpoint_file.hpp"
 
+#include "rendezvous/base/quiet_write.hpp"
 #include <ddprun/error.hpp>
 
 #include <zlib.h>
@@ -64,7 +65,7 @@ class Writer {
   void write(std::span<const std::byte> bytes) {
     checksum_ = extend_checksum(checksum_, bytes);
     while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+      const ssize_t written = quiet_write(fd_, bytes.data(), bytes.size());
       if (written < 0) {
         if (errno == EINTR) continue;
         throw_system_error("byte " + std::to_string(bytes_written_) + " of " +

@@ -1,5 +1,6 @@
 #include "worker_runtime/data/writer_lock.hpp"
 
+#include "rendezvous/base/quiet_write.hpp"
 #include <ddprun/error.hpp>
 
 #include <cerrno>
@@ -95,7 +96,7 @@ Owner read_owner(const std::filesystem::path& file) {
 void write_owner(int fd) {
   const std::string text = std::to_string(::getpid()) + " " + host_name() + "\n";
   if (::ftruncate(fd, 0) != 0) return;
-  if (::pwrite(fd, text.data(), text.size(), 0) < 0) return;
+  if (quiet_write(fd, text.data(), text.size()) < 0) return;
 }
 
 /// Waits until the process has ended or the deadline passes; returns immediately if its end cannot
