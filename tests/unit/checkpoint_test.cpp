@@ -1,4 +1,5 @@
 #include "rendezvous/base/random_bytes.hpp"
+#include "tests/support/failure_text.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "worker_runtime/data/checkpoint_file.hpp"
 #include <ddprun/checkpoint.hpp>
@@ -7,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
@@ -20,7 +22,9 @@ namespace fs = std::filesystem;
 using ddprun::Checkpoint;
 using ddprun::CheckpointDirectory;
 using ddprun::Error;
+using ddprun::test::describe_failure;
 using ddprun::test::TemporaryFolder;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -39,6 +43,16 @@ std::string read_file(const fs::path& path) {
 
 void write_file(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
+}
+
+/// Locks a file as a writer does; returns the descriptor that holds the lock.
+int lock_file(const fs::path& path, const std::string& content) {
+  write_file(path, content);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  REQUIRE(::fcntl(fd, F_OFD_SETLK, &lock) == 0);
+  return fd;
 }
 
 /// A directory that records its log.
@@ -244,7 +258,7 @@ TEST_SUITE("checkpoint") {
 
   TEST_CASE("checkpoint: a second writer is rejected while the first one is alive") {
     const TemporaryFolder folder;
-    CheckpointDirectory second(folder.path());
+    CheckpointDirectory second(folder.path(), {.takeover_timeout = 0ms});
     {
       CheckpointDirectory first(folder.path());
       first.save(sample(1));
@@ -263,14 +277,14 @@ TEST_SUITE("checkpoint") {
   TEST_CASE("checkpoint: a second writer is rejected even if the lock file was removed") {
     const TemporaryFolder folder;
     const auto lock = folder.path() / "writer.lock";
-    CheckpointDirectory second(folder.path());
+    CheckpointDirectory second(folder.path(), {.takeover_timeout = 0ms});
     {
       CheckpointDirectory first(folder.path());
       first.save(sample(1));
       fs::remove(lock);
       const auto temporary = folder.path() / "step_000000000002.ckpt.4711.12.tmp";
       write_file(temporary, "half a check");
-      CheckpointDirectory third(folder.path());
+      CheckpointDirectory third(folder.path(), {.takeover_timeout = 0ms});
       CHECK(fs::exists(temporary));
       CHECK_THROWS_WITH_AS(second.save(sample(2)),
                            ("checkpoint directory " + folder.path().string() +
@@ -286,17 +300,52 @@ TEST_SUITE("checkpoint") {
     CHECK(second.steps() == std::vector<std::int64_t>{1, 3, 4});
   }
 
+  TEST_CASE("checkpoint: a claim waits for writers whose end cannot be observed") {
+    char host[65] = {};
+    REQUIRE(::gethostname(host, sizeof host - 1) == 0);
+    // Before the writer has written it, on another host, with an equal number in another namespace.
+    for (const std::string& content :
+         {std::string(), std::string("4711 elsewhere\n"),
+          std::to_string(::getpid()) + " " + std::string(host) + "\n"}) {
+      CAPTURE(content);
+      const TemporaryFolder folder;
+      const int writer = lock_file(folder.path() / "writer.lock", content);
+      int waits = 0;
+      const auto end_writer = [&](ddprun::LogLevel level, std::string_view) {
+        if (level == ddprun::LogLevel::warn && ++waits == 1) ::close(writer);
+      };
+      CheckpointDirectory successor(folder.path(), {.takeover_timeout = 60s, .log = end_writer});
+      CHECK_NOTHROW(successor.claim());
+      CHECK(waits == 1);
+      if (waits == 0) ::close(writer);
+    }
+  }
+
+  TEST_CASE("checkpoint: a failed claim names a writer that was unknown when it began") {
+    const TemporaryFolder folder;
+    const auto file = folder.path() / "writer.lock";
+    const int writer = lock_file(file, "");
+    bool has_waited = false;
+    const auto write_name = [&](ddprun::LogLevel, std::string_view) {
+      has_waited = true;
+      write_file(file, "4711 elsewhere\n");
+    };
+    CheckpointDirectory second(folder.path(), {.takeover_timeout = 20ms, .log = write_name});
+    std::string failure;
+    // A claim whose thread has no CPU until its deadline does not wait.
+    while (!has_waited) failure = describe_failure([&] { second.claim(); });
+    CHECK(failure == "usage: checkpoint directory " + folder.path().string() +
+                         " is being written by process 4711 on elsewhere: give each run its own");
+    ::close(writer);
+  }
+
   TEST_CASE("checkpoint: a writer cannot save after its lock file was replaced") {
     const TemporaryFolder folder;
     CheckpointDirectory first(folder.path());
     first.save(sample(1));
     // Like a writer on another host of an NFS, whose locks of directories are not visible here.
     fs::remove(folder.path() / "writer.lock");
-    write_file(folder.path() / "writer.lock", "4711 elsewhere\n");
-    const int other = ::open((folder.path() / "writer.lock").c_str(), O_RDWR | O_CLOEXEC);
-    struct flock lock {};
-    lock.l_type = F_WRLCK;
-    REQUIRE(::fcntl(other, F_OFD_SETLK, &lock) == 0);
+    const int other = lock_file(folder.path() / "writer.lock", "4711 elsewhere\n");
     CHECK_THROWS_WITH_AS(first.save(sample(2)),
                          ((folder.path() / "writer.lock").string() +
                           " was removed and then locked by process 4711 on elsewhere: give each "

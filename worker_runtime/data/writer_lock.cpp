@@ -3,13 +3,14 @@
 #include "rendezvous/base/quiet_write.hpp"
 #include <ddprun/error.hpp>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
 #include <poll.h>
 #include <string>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
 
@@ -21,6 +22,10 @@ constexpr const char* kFileName = "writer.lock";
 
 /// Enough for "PID HOST".
 constexpr std::size_t kOwnerBytesMax = 128;
+
+/// The lock is polled, since the end of a process on another host or in another pid namespace
+/// cannot be observed. Short compared with the start of a worker.
+constexpr auto kRetryInterval = std::chrono::milliseconds(50);
 
 // Open file description locks: unlike flock(2), they can be queried without being acquired; unlike
 // classic fcntl locks, they are not released when the process closes another descriptor of the
@@ -51,9 +56,10 @@ bool try_lock_file(int fd, const std::filesystem::path& file) {
   return false;
 }
 
-/// Ignores errors on file systems that cannot lock directories: the lock of the file remains.
-void lock_directory(int fd) {
-  auto lock = whole_file(F_RDLCK);
+/// Sets (F_RDLCK) or removes (F_UNLCK) the lock. Ignores errors on file systems that cannot lock
+/// directories: the lock of the file remains.
+void lock_directory(int fd, short type) {
+  auto lock = whole_file(type);
   ::fcntl(fd, F_OFD_SETLK, &lock);
 }
 
@@ -99,23 +105,9 @@ void write_owner(int fd) {
   if (quiet_write(fd, text.data(), text.size()) < 0) return;
 }
 
-/// Waits until the process has ended or the deadline passes; returns immediately if its end cannot
-/// be determined. Calls `before` if it must wait.
-template <typename Before>
-void wait_for_exit(const Owner& owner, Deadline deadline, const Before& before) {
-  if (owner.pid == 0 || owner.pid == ::getpid() || owner.host != host_name()) return;
-  const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, owner.pid, 0));
-  if (pidfd < 0) return;
-  before();
-  pollfd wait{.fd = pidfd, .events = POLLIN, .revents = 0};
-  while (::poll(&wait, 1, deadline.remaining_poll_milliseconds()) < 0 && errno == EINTR) {
-  }
-  ::close(pidfd);
-}
-
 std::string describe(const Owner& owner) {
   if (owner.pid == 0) return "another process";
-  if (owner.pid == ::getpid()) return "this process already";
+  if (owner.pid == ::getpid() && owner.host == host_name()) return "this process already";
   return "process " + std::to_string(owner.pid) + " on " + owner.host;
 }
 
@@ -123,13 +115,14 @@ std::string describe(const Owner& owner) {
 
 WriterLock::WriterLock(const std::filesystem::path& directory, Deadline deadline, const Log& log)
     : file_(directory / kFileName), directory_fd_(open_directory(directory)) {
-  if (!try_lock()) {
-    const auto owner = read_owner(file_);
-    const std::string state =
-        "checkpoint directory " + directory.string() + " is being written by " + describe(owner);
-    wait_for_exit(owner, deadline,
-                  [&] { write_log(log, LogLevel::warn, state + ": waiting for it to end"); });
-    if (!try_lock()) throw Error(Errc::usage, state + ": give each run its own");
+  for (bool has_waited = false; !try_lock(); has_waited = true) {
+    // Read at each attempt: a new owner writes it after it has acquired the lock.
+    const std::string state = "checkpoint directory " + directory.string() +
+                              " is being written by " + describe(read_owner(file_));
+    if (deadline.passed()) throw Error(Errc::usage, state + ": give each run its own");
+    if (!has_waited) write_log(log, LogLevel::warn, state + ": waiting for it to end");
+    const auto pause = std::min<Deadline::Duration>(kRetryInterval, deadline.remaining());
+    ::poll(nullptr, 0, Deadline::after(pause).remaining_poll_milliseconds());
   }
   write_owner(fd_.get());
 }
@@ -138,10 +131,15 @@ bool WriterLock::try_lock() {
   // Checks the directory before it creates the file: if the file was removed, the writer that holds
   // the directory creates it again.
   if (is_locked(directory_fd_.get())) return false;
-  if (fd_.get() < 0) fd_ = open_file(file_);
-  if (!try_lock_file(fd_.get(), file_)) return false;
-  lock_directory(directory_fd_.get());
-  return !is_locked(directory_fd_.get());
+  UniqueFd fd = open_file(file_);
+  if (!try_lock_file(fd.get(), file_)) return false;
+  lock_directory(directory_fd_.get(), F_RDLCK);
+  if (is_locked(directory_fd_.get())) {
+    lock_directory(directory_fd_.get(), F_UNLCK);
+    return false;
+  }
+  fd_ = std::move(fd);
+  return true;
 }
 
 void WriterLock::renew() {

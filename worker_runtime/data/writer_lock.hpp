@@ -18,7 +18,7 @@ namespace ddprun {
 
 class WriterLock {
  public:
-  /// Throws Error{Errc::usage} with the owner if another process holds the lock and does not end by
+  /// Throws Error{Errc::usage} with the owner, if known, if another writer holds the lock until
   /// `deadline`. Logs before it waits.
   WriterLock(const std::filesystem::path& directory, Deadline deadline, const Log& log = {});
 

@@ -75,7 +75,7 @@ class CheckpointDirectory {
 
   /// Makes this object the only writer before its first save(), so that no other process adds
   /// checkpoints after a load. If another writer exists, logs that it waits, and throws
-  /// Error{Errc::usage} that names the writer after takeover_timeout.
+  /// Error{Errc::usage} that names the writer, if known, after takeover_timeout.
   void claim();
 
   /// Saves durably. On failure (disk full, ...), throws Error{Errc::system} with the file's name,
