@@ -159,6 +159,35 @@ TEST_SUITE("checkpoint") {
     CHECK(directory.load_newest() == sample(4));
   }
 
+  TEST_CASE("checkpoint: files that a load found damaged do not count as kept checkpoints") {
+    const TemporaryFolder folder;
+    CheckpointDirectory directory(folder.path(), {.keep = 2});
+    using Steps = std::vector<std::int64_t>;
+    directory.save(sample(100));
+    directory.save(sample(200));
+    write_file(folder.path() / "step_000000000200.ckpt", "damaged");
+    CHECK(directory.load_newest() == sample(100));
+    CheckpointDirectory copy = directory;
+    copy.save(sample(150));
+    CHECK(copy.steps() == Steps{100, 150, 200});
+    copy.save(sample(250));
+    CHECK(copy.steps() == Steps{150, 200, 250});
+    copy.save(sample(300));
+    CHECK(copy.steps() == Steps{250, 300});
+  }
+
+  TEST_CASE("checkpoint: a damaged file counts as kept once its step is saved again") {
+    const TemporaryFolder folder;
+    CheckpointDirectory directory(folder.path(), {.keep = 2});
+    directory.save(sample(100));
+    directory.save(sample(200));
+    write_file(folder.path() / "step_000000000200.ckpt", "damaged");
+    CHECK(directory.load_newest() == sample(100));
+    directory.save(sample(200));
+    directory.save(sample(300));
+    CHECK(directory.steps() == std::vector<std::int64_t>{200, 300});
+  }
+
   TEST_CASE_FIXTURE(Fixture, "checkpoint: each flipped byte is detected") {
     directory.save(sample(1));
     directory.save(sample(2));

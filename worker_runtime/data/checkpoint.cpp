@@ -203,16 +203,21 @@ void CheckpointDirectory::save(const Checkpoint& checkpoint) {
     throw_system_error("renaming " + temporary.string() + " to " + path.string(), error);
   }
   sync_directory(path_);
+  damaged_->erase(checkpoint.step);
   remove_older_than(checkpoint.step);
 }
 
 void CheckpointDirectory::remove_older_than(std::int64_t newest) const {
-  // Checkpoints after `newest` are damaged, or this run would have resumed from them; they do not
-  // count.
-  auto kept = steps();
-  std::erase_if(kept, [newest](std::int64_t step) { return step > newest; });
-  for (std::size_t i = 0; i + options_.keep < kept.size(); ++i) {
-    ::unlink((path_ / file_name(kept[i])).c_str());
+  const auto all = steps();
+  std::size_t kept = 0;
+  for (auto step = all.rbegin(); step != all.rend(); ++step) {
+    // Checkpoints after `newest` are damaged, or this run would have resumed from them.
+    if (*step > newest) continue;
+    if (kept == options_.keep) {
+      ::unlink((path_ / file_name(*step)).c_str());
+    } else if (!damaged_->contains(*step)) {
+      ++kept;
+    }
   }
 }
 
@@ -223,9 +228,11 @@ std::optional<Checkpoint> CheckpointDirectory::load_newest() const {
     const auto path = path_ / file_name(*step);
     auto result = load(path, *step);
     if (auto* checkpoint = std::get_if<Checkpoint>(&result)) {
+      damaged_->erase(*step);
       write_log(options_.log, LogLevel::info, "checkpoint " + path.string() + " is loaded");
       return std::move(*checkpoint);
     }
+    damaged_->insert(*step);
     const std::string reason = "checkpoint " + path.string() +
                                " cannot be used: " + std::get<CheckpointDamage>(result).reason;
     const bool is_last = std::next(step) == all.rend();

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <ranges>
+#include <set>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -58,7 +59,8 @@ class CheckpointDirectory {
   /// Number of checkpoints to keep, time limit and log.
   struct Options {
     /// Number of checkpoints to keep; older files are deleted after a new one is durable. At least
-    /// 2, so that an intact file remains if the newest is damaged.
+    /// 2, so that an intact file remains if the newest is damaged. Files that load_newest() found
+    /// damaged do not count.
     std::size_t keep = 3;
     /// Time limit for claim() and the first save() to wait for another writer to end. A killed
     /// worker holds the lock until the kernel has freed its memory, which may take longer than the
@@ -98,6 +100,8 @@ class CheckpointDirectory {
   std::filesystem::path path_;
   Options options_;
   std::shared_ptr<WriterLock> lock_;  // shared between copies
+  /// Steps that load_newest() found damaged; shared between copies.
+  std::shared_ptr<std::set<std::int64_t>> damaged_ = std::make_shared<std::set<std::int64_t>>();
 };
 
 }  // namespace ddprun
