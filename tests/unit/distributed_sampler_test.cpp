@@ -122,7 +122,8 @@ TEST_SUITE("distributed sampler") {
 
   TEST_CASE("distributed sampler: ranks outside the world are rejected") {
     for (const int rank : {-1, 2, 3}) CHECK_THROWS_AS(DistributedSampler(10, 2, rank), Error);
-    CHECK_THROWS_AS(DistributedSampler(10, 0, 0), Error);
+    CHECK_THROWS_WITH_AS(DistributedSampler(10, 0, 0), "sampler: 0 workers: must be at least 1",
+                         Error);
     CHECK_THROWS_WITH_AS(DistributedSampler(10, 2, 2),
                          "sampler: rank 2 of 2 workers: must be 0 to 1", Error);
   }

@@ -45,7 +45,7 @@ Samples window_of(const ElasticSampler::State& state, int world_size) {
 Samples elastic_epoch(const ElasticSamplerOptions& options, std::int64_t epoch) {
   std::mt19937 random(7);
   ElasticSampler sampler(options, 1, 0);
-  while (sampler.epoch() < epoch) sampler.next_epoch();
+  sampler.load({.epoch = epoch, .options = options});
   Samples all;
   while (!sampler.is_at_end()) {
     const auto window = window_of(sampler.state(), 1 + static_cast<int>(random() % 6));
@@ -203,7 +203,7 @@ TEST_SUITE("elastic sampler") {
                             .order = SampleOrder::computed,
                             .tail = TailPolicy::pad},
                            3, 1);
-    sampler.next_epoch();
+    sampler.load({.epoch = 1, .options = sampler.state().options});
     sampler.commit();
     const auto text = sampler.state().to_text();
     CHECK(text ==
@@ -265,6 +265,34 @@ TEST_SUITE("elastic sampler") {
           "elastic sampler: global_batch is 0, must be 1 to 1152921504606846976");
     CHECK(why({}, 0, 0).find("world_size is 0") != std::string::npos);
     CHECK(why({}, 2, 2) == "elastic sampler: rank is 2, must be 0 to 1");
+  }
+
+  TEST_CASE("elastic sampler: calls that the epoch or the share does not allow are rejected") {
+    const ElasticSamplerOptions options{.samples = 9, .global_batch = 8, .tail = TailPolicy::pad};
+    ElasticSampler sampler(options, 3, 0);
+    const ElasticSampler without_samples({.samples = 9, .global_batch = 2}, 3, 2);
+    for (const auto& [call, message] : std::vector<std::pair<std::function<void()>, std::string>>{
+             {[&] { (void)sampler.samples_ahead(-1); },
+              "elastic sampler: samples_ahead(-1): the number of steps is negative"},
+             {[&] { (void)sampler.is_repeated(3); },
+              "elastic sampler: is_repeated(3): the worker has 3 samples in this step"},
+             {[&] { (void)sampler.is_repeated(SIZE_MAX); },
+              "elastic sampler: is_repeated(18446744073709551615): the worker has 3 samples in "
+              "this step"},
+             {[&] { (void)without_samples.is_repeated(0); },
+              "elastic sampler: is_repeated(0): the worker has 0 samples in this step"},
+             {[&] { sampler.next_epoch(); },
+              "elastic sampler: next_epoch() after 0 of 9 samples of epoch 0: commit all steps "
+              "first"},
+             {[] { (void)permuted(10, 5, 1); }, "permutation: index 10 is not within 0..4"},
+             {[] { (void)permuted(-1, 5, 1); }, "permutation: index -1 is not within 0..4"},
+             {[] { (void)permuted(1, 1, 1); }, "permutation: index 1 is not within 0..0"},
+             {[] { (void)permuted(0, 0, 1); }, "permutation: 0 elements: must be at least 1"},
+         }) {
+      CHECK(what_of(call) == message);
+    }
+    CHECK_FALSE(sampler.is_repeated(2));
+    CHECK(sampler.epoch() == 0);
   }
 }
 

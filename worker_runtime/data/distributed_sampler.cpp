@@ -43,7 +43,11 @@ std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed)
 DistributedSampler::DistributedSampler(std::int64_t samples, int world_size, int rank,
                                        SamplerOptions options)
     : samples_(samples), world_size_(world_size), rank_(rank), options_(options) {
-  if (world_size < 1 || rank < 0 || rank >= world_size) {
+  if (world_size < 1) {
+    throw Error(Errc::usage,
+                "sampler: " + std::to_string(world_size) + " workers: must be at least 1");
+  }
+  if (rank < 0 || rank >= world_size) {
     throw Error(Errc::usage, "sampler: rank " + std::to_string(rank) + " of " +
                                  std::to_string(world_size) + " workers: must be 0 to " +
                                  std::to_string(world_size - 1));

@@ -10,11 +10,14 @@ namespace {
 /// Limit of counts, so that the sum of a cursor and a window cannot overflow.
 constexpr std::int64_t kCountMax = std::int64_t{1} << 60;
 
+[[noreturn]] void refuse_sampling(const std::string& what) {
+  throw Error(Errc::usage, "elastic sampler: " + what);
+}
+
 void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return;
-  throw Error(Errc::usage, "elastic sampler: " + std::string(name) + " is " +
-                               std::to_string(value) + ", must be " + std::to_string(least) +
-                               " to " + std::to_string(most));
+  refuse_sampling(std::string(name) + " is " + std::to_string(value) + ", must be " +
+                  std::to_string(least) + " to " + std::to_string(most));
 }
 
 std::string name_of(SampleOrder order) {
@@ -132,6 +135,10 @@ std::int64_t ElasticSampler::new_samples() const {
 }
 
 std::vector<std::int64_t> ElasticSampler::samples_ahead(std::int64_t steps) const {
+  if (steps < 0) {
+    refuse_sampling("samples_ahead(" + std::to_string(steps) +
+                    "): the number of steps is negative");
+  }
   std::vector<std::int64_t> own;
   // At the end; also avoids an overflow below.
   if (steps > (options_.samples - cursor_) / options_.global_batch) return own;
@@ -144,6 +151,12 @@ std::vector<std::int64_t> ElasticSampler::samples_ahead(std::int64_t steps) cons
 }
 
 bool ElasticSampler::is_repeated(std::size_t index) const {
+  const std::int64_t size = window_size();
+  const std::int64_t own = size > rank_ ? (size - rank_ - 1) / world_size_ + 1 : 0;
+  if (index >= static_cast<std::size_t>(own)) {
+    refuse_sampling("is_repeated(" + std::to_string(index) + "): the worker has " +
+                    std::to_string(own) + " samples in this step");
+  }
   const std::int64_t item = rank_ + static_cast<std::int64_t>(index) * world_size_;
   return cursor_ + item >= options_.samples;
 }
@@ -153,6 +166,11 @@ void ElasticSampler::commit() {
 }
 
 void ElasticSampler::next_epoch() {
+  if (!is_at_end()) {
+    refuse_sampling("next_epoch() after " + std::to_string(cursor_) + " of " +
+                    std::to_string(options_.samples) + " samples of epoch " +
+                    std::to_string(epoch_) + ": commit all steps first");
+  }
   ++epoch_;
   cursor_ = 0;
   make_order();
@@ -165,8 +183,8 @@ ElasticSampler::State ElasticSampler::state() const {
 void ElasticSampler::load(const State& state, bool force) {
   const std::string different = differences(state.options, options_);
   if (!different.empty() && !force) {
-    throw Error(Errc::usage, "elastic sampler: the saved state is of another training: " +
-                                 different + " (samples would be lost or used twice)");
+    refuse_sampling("the saved state is of another training: " + different +
+                    " (samples would be lost or used twice)");
   }
   const std::int64_t epoch_before = epoch_;
   go_to(state);

@@ -3,8 +3,10 @@
 // below n (cycle walking, Black and Rogaway, 2002). Since 2^bits is at most 4 n, this takes a few
 // steps.
 #include <ddprun/elastic_sampler.hpp>
+#include <ddprun/error.hpp>
 
 #include <bit>
+#include <string>
 
 namespace ddprun {
 
@@ -36,6 +38,13 @@ std::uint64_t feistel(std::uint64_t value, int half_bits, std::uint64_t seed) {
 }  // namespace
 
 std::int64_t permuted(std::int64_t index, std::int64_t n, std::uint64_t seed) {
+  if (n < 1) {
+    throw Error(Errc::usage, "permutation: " + std::to_string(n) + " elements: must be at least 1");
+  }
+  if (index < 0 || index >= n) {
+    throw Error(Errc::usage, "permutation: index " + std::to_string(index) + " is not within 0.." +
+                                 std::to_string(n - 1));
+  }
   const auto count = static_cast<std::uint64_t>(n);
   if (count < 2) return index;
   const auto half_bits = (static_cast<int>(std::bit_width(count - 1)) + 1) / 2;

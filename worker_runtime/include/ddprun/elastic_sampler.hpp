@@ -89,15 +89,17 @@ class ElasticSampler {
   std::vector<std::int64_t> samples() const { return samples_ahead(0); }
   /// Like samples(), but `steps` steps later in this epoch, for loading ahead. Empty beyond the end
   /// of the epoch and for an empty share; is_at_end() of a copy that runs ahead distinguishes them.
+  /// Throws Error{Errc::usage} for negative `steps`.
   std::vector<std::int64_t> samples_ahead(std::int64_t steps) const;
 
   /// Returns true if element `index` of samples() was used before in this epoch (TailPolicy::pad).
+  /// Throws Error{Errc::usage} if there is no such element.
   bool is_repeated(std::size_t index) const;
 
   /// Commits the step at the cursor: advances the cursor past its window.
   void commit();
 
-  /// Starts the next epoch. Must be called at the end of an epoch.
+  /// Starts the next epoch. Throws Error{Errc::usage} unless is_at_end().
   void next_epoch();
 
   /// Returns the state for a checkpoint.
@@ -122,8 +124,8 @@ class ElasticSampler {
   std::vector<std::int64_t> order_;  ///< order of the epoch; empty if it is computed
 };
 
-/// Returns element `index`, below `n`, of a permutation of 0..n-1 that depends only on the
-/// arguments. Allocates no memory.
+/// Returns element `index` of a permutation of 0..n-1 that depends only on the arguments. Allocates
+/// no memory. Throws Error{Errc::usage} unless `index` is within 0..n-1.
 std::int64_t permuted(std::int64_t index, std::int64_t n, std::uint64_t seed);
 
 }  // namespace ddprun
