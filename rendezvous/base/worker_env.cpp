@@ -1,3 +1,4 @@
+#include "rendezvous/base/rank_problems.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/worker_env.hpp>
 
@@ -8,6 +9,20 @@
 namespace ddprun {
 
 namespace {
+
+constexpr int kMost = std::numeric_limits<int>::max();
+constexpr int kPortMost = 65535;
+
+void add_problem(std::string& problems, const std::string& problem) {
+  if (!problem.empty()) problems += (problems.empty() ? "" : "; ") + problem;
+}
+
+/// Returns why a value is out of range; empty if it is not.
+std::string range_problem(const std::string& name, int value, int least, int most) {
+  if (value >= least && value <= most) return {};
+  return name + "=" + std::to_string(value) + " is not within " + std::to_string(least) + ".." +
+         std::to_string(most);
+}
 
 /// Collects the values and all that is wrong with them, so that one message can name every mistake.
 class Reader {
@@ -26,19 +41,16 @@ class Reader {
       problem(name + "='" + *text + "' is not an integer");
       return least;
     }
-    if (value < least || value > most) {
-      problem(name + "=" + *text + " is not within " + std::to_string(least) + ".." +
-              std::to_string(most));
-      return least;
-    }
-    return value;
+    const auto out_of_range = range_problem(name, value, least, most);
+    problem(out_of_range);
+    return out_of_range.empty() ? value : least;
   }
 
   std::string text(const std::string& name, const std::string& if_absent) {
     return lookup_(name).value_or(if_absent);
   }
 
-  void problem(const std::string& what) { problems_ += (problems_.empty() ? "" : "; ") + what; }
+  void problem(const std::string& what) { add_problem(problems_, what); }
 
   const std::string& problems() const { return problems_; }
 
@@ -47,43 +59,29 @@ class Reader {
   std::string problems_;
 };
 
-constexpr int kMost = std::numeric_limits<int>::max();
-constexpr int kPortMost = 65535;
-
 /// The variables that an MPI launcher sets for ranks and sizes.
 struct MpiVariables {
   const char* vendor;
-  const char* rank;
-  const char* size;
-  const char* local_rank;
-  const char* local_size;
+  RankLabels names;
 };
 
 constexpr MpiVariables kMpiVariables[] = {
-    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"openmpi",
+     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+      "OMPI_COMM_WORLD_LOCAL_SIZE"}},
+    {"mpich", {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}},
 };
-
-void check_ranks(const WorkerEnv& env, Reader& reader, const MpiVariables& names) {
-  const auto check = [&](const char* rank_name, int rank, const char* size_name, int size) {
-    if (rank < size) return;
-    reader.problem(std::string(rank_name) + "=" + std::to_string(rank) + " is not below " +
-                   size_name + "=" + std::to_string(size));
-  };
-  check(names.rank, env.rank, names.size, env.world_size);
-  check(names.local_rank, env.local_rank, names.local_size, env.local_world_size);
-}
 
 [[noreturn]] void refuse(const Reader& reader) {
   throw Error(Errc::usage, "worker environment: " + reader.problems() +
                                " (start the program with ddprun, which sets it)");
 }
 
-WorkerEnv from_mpi(const EnvironmentLookup& lookup, const MpiVariables& names) {
+WorkerEnv from_mpi(const EnvironmentLookup& lookup, const MpiVariables& variables) {
+  const RankLabels& names = variables.names;
   Reader reader(lookup);
   WorkerEnv env;
-  env.mpi_vendor = names.vendor;
+  env.mpi_vendor = variables.vendor;
   env.world_size = env.role_world_size = reader.integer(names.size, 1, kMost);
   env.rank = env.role_rank = reader.integer(names.rank, 0, kMost);
   env.local_world_size = reader.integer(names.local_size, 1, kMost, env.world_size);
@@ -94,12 +92,27 @@ WorkerEnv from_mpi(const EnvironmentLookup& lookup, const MpiVariables& names) {
   env.node_count = (env.world_size + env.local_world_size - 1) / env.local_world_size;
   env.master_addr = reader.text("MASTER_ADDR", env.master_addr);
   env.master_port = static_cast<std::uint16_t>(reader.integer("MASTER_PORT", 0, kPortMost, 0));
-  check_ranks(env, reader, names);
+  reader.problem(rank_problems(env, names));
   if (!reader.problems().empty()) refuse(reader);
   return env;
 }
 
 }  // namespace
+
+std::string rank_problems(const WorkerEnv& env, const RankLabels& labels) {
+  std::string problems;
+  const auto check = [&](const char* rank_name, int rank, const char* size_name, int size) {
+    const auto of_size = range_problem(size_name, size, 1, kMost);
+    add_problem(problems, of_size);
+    add_problem(problems, range_problem(rank_name, rank, 0, kMost));
+    if (!of_size.empty() || rank < size) return;
+    add_problem(problems, std::string(rank_name) + "=" + std::to_string(rank) + " is not below " +
+                              size_name + "=" + std::to_string(size));
+  };
+  check(labels.rank, env.rank, labels.size, env.world_size);
+  check(labels.local_rank, env.local_rank, labels.local_size, env.local_world_size);
+  return problems;
+}
 
 std::map<std::string, std::string> to_environment(const WorkerEnv& env) {
   std::map<std::string, std::string> variables = {
@@ -135,8 +148,8 @@ std::map<std::string, std::string> to_environment(const WorkerEnv& env) {
 
 WorkerEnv from_environment(const EnvironmentLookup& lookup) {
   if (!lookup("RANK") && !lookup("WORLD_SIZE")) {
-    for (const auto& names : kMpiVariables) {
-      if (lookup(names.size)) return from_mpi(lookup, names);
+    for (const auto& variables : kMpiVariables) {
+      if (lookup(variables.names.size)) return from_mpi(lookup, variables);
     }
     return {};
   }
@@ -172,7 +185,7 @@ WorkerEnv from_environment(const EnvironmentLookup& lookup) {
     env.control_page_slot = reader.integer("DDPRUN_CONTROL_SLOT", 0, kMost, env.local_rank);
   }
   env.shares_gpus = reader.text("DDPRUN_SHARE_GPU", "0") == "1";
-  check_ranks(env, reader, {"", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
+  reader.problem(rank_problems(env, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}));
   if (!reader.problems().empty()) refuse(reader);
   return env;
 }

@@ -16,8 +16,10 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <latch>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <pthread.h>
@@ -93,6 +95,58 @@ TEST_SUITE("process group") {
     });
     CHECK(describe_failure([] { ProcessGroup::create_in_process(0); }).find("usage: ") == 0);
     CHECK(describe_failure([] { ProcessGroup::create_in_process(1025); }).find("usage: ") == 0);
+  }
+
+  TEST_CASE("process group: ranks and sizes out of range are rejected without a wait") {
+    struct Row {
+      int rank;
+      int world_size;
+      int local_rank;
+      int local_world_size;
+      std::string problem;
+    };
+    const int most = std::numeric_limits<int>::max();
+    for (const auto& row : std::vector<Row>{
+             {0, 0, 0, 1, "world_size=0 is not within 1..2147483647"},
+             {0, -3, 0, 1, "world_size=-3 is not within 1..2147483647"},
+             {99, 2, 0, 1, "rank=99 is not below world_size=2"},
+             {-1, 2, 0, 1, "rank=-1 is not within 0..2147483647"},
+             {most, most, 0, 1, "rank=2147483647 is not below world_size=2147483647"},
+             {0, 2, 3, 2, "local_rank=3 is not below local_world_size=2"},
+             {0, 2, -1, 0,
+              "local_world_size=0 is not within 1..2147483647; local_rank=-1 is not within "
+              "0..2147483647"},
+         }) {
+      WorkerEnv env;
+      env.rank = row.rank;
+      env.world_size = row.world_size;
+      env.local_rank = row.local_rank;
+      env.local_world_size = row.local_world_size;
+      env.master_port = 1;
+      CHECK(describe_failure([&] { ProcessGroup::create(env, {.backend = "host"}); }) ==
+            "usage: process group: " + row.problem);
+    }
+  }
+
+  TEST_CASE("process group: invalid options are rejected without a wait") {
+    struct Row {
+      std::function<void(GroupOptions&)> change;
+      std::string problem;
+    };
+    for (const auto& [change, problem] : std::vector<Row>{
+             {[](auto& options) { options.join_timeout = 0s; }, "join_timeout has to be above 0"},
+             {[](auto& options) { options.join_timeout = -1s; }, "join_timeout has to be above 0"},
+             {[](auto& options) { options.collective_timeout = 0s; },
+              "collective_timeout has to be above 0"},
+             {[](auto& options) { options.waiting_notice = 0s; },
+              "waiting_notice has to be above 0"},
+         }) {
+      GroupOptions options = with_timeout(60s);
+      change(options);
+      const std::string expected = "usage: process group: " + problem;
+      CHECK(describe_failure([&] { ProcessGroup::create({}, options); }) == expected);
+      CHECK(describe_failure([&] { ProcessGroup::create_in_process(4, options); }) == expected);
+    }
   }
 
   TEST_CASE("process group: different calls of ranks are reported and end the group") {

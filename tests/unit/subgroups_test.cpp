@@ -107,6 +107,25 @@ TEST_SUITE("subgroups") {
           "new_group: ranks must be ascending and unique: 1 follows 1");
   }
 
+  TEST_CASE("subgroups: invalid options are rejected on all ranks without effect") {
+    const auto errors = errors_of_ranks(
+        3,
+        [](ProcessGroup& group) {
+          auto invalid = small_groups();
+          if (group.rank() == 2) invalid.join_timeout = 0s;
+          try {
+            group.new_group({0, 1}, "a", invalid);
+          } catch (const Error& error) {
+            group.new_group({0, 1}, "a");  // the name is still new
+            throw;
+          }
+        },
+        small_groups());
+    CHECK(errors == std::vector<std::string>(3,
+                                             "new_group: rank 2 cannot create its group: "
+                                             "join_timeout has to be above 0"));
+  }
+
   TEST_CASE("subgroups: a name that was already used is rejected") {
     const auto errors = errors_of_ranks(
         2,

@@ -1,4 +1,5 @@
 #include "worker_runtime/backends/host/in_process/in_process_backend.hpp"
+#include "worker_runtime/group/option_checks.hpp"
 #include "worker_runtime/group/process_group_impl.hpp"
 
 #include <algorithm>
@@ -20,6 +21,7 @@ GroupPlace place_of(int rank, int size) {
 }  // namespace
 
 std::vector<ProcessGroup> ProcessGroup::create_in_process(int size, const GroupOptions& options) {
+  check_group_options(options);
   return create_in_process_groups(create_in_process_backends(size, options), options);
 }
 

@@ -1,4 +1,6 @@
+#include "rendezvous/base/rank_problems.hpp"
 #include "worker_runtime/group/device_queue_of.hpp"
+#include "worker_runtime/group/option_checks.hpp"
 #include "worker_runtime/group/process_group_impl.hpp"
 #include "worker_runtime/group/registry.hpp"
 #include "worker_runtime/group/subgroup.hpp"
@@ -80,8 +82,9 @@ ProcessGroup enter(std::shared_ptr<ProcessGroup::Impl> impl, Deadline deadline) 
 }  // namespace
 
 ProcessGroup ProcessGroup::create(const WorkerEnv& env, const GroupOptions& options) {
-  if (options.waiting_notice <= Deadline::Duration::zero())
-    throw Error(Errc::usage, "process group: waiting_notice has to be above 0");
+  check_group_options(options);
+  if (const auto problems = rank_problems(env); !problems.empty())
+    throw Error(Errc::usage, "process group: " + problems);
   const auto deadline = Deadline::after(options.join_timeout);
   const WaitingNotice notice(env, options, deadline);
   const auto [entry, note] = choose_backend(backend_entries(), env, options);
@@ -92,6 +95,7 @@ ProcessGroup ProcessGroup::create(const WorkerEnv& env, const GroupOptions& opti
 
 ProcessGroup create_among(const WorkerEnv& env, const std::vector<int>& workers,
                           const std::vector<int>& nodes, const GroupOptions& options) {
+  check_group_options(options);
   if (const auto refusal = refuse_ranks(workers, env.world_size); !refusal.empty())
     throw Error(Errc::usage, "process group \"" + options.name + "\": " + refusal);
   const auto deadline = Deadline::after(options.join_timeout);
@@ -114,6 +118,7 @@ std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& rank
   GroupOptions named = options;
   named.name = impl().subgroup_name(name);
   std::string refusal = refuse_ranks(ranks, size());
+  if (refusal.empty()) refusal = refuse_options(named);
   if (refusal.empty() && impl().has_had(named.name))
     refusal = "there has been a group \"" + named.name + "\" already";
   const auto share = [this](Buffer own, Buffer all) {

@@ -28,11 +28,12 @@ struct GroupOptions {
   std::string backend = "auto";
   /// Name of the group, unique in its store.
   std::string name = "default";
-  /// Time limit for all ranks to connect.
+  /// Time limit for all ranks to connect. Positive.
   Deadline::Duration join_timeout = std::chrono::minutes(5);
   /// Time until create() logs missing ranks for the first time; intervals then double. Positive.
   Deadline::Duration waiting_notice = std::chrono::seconds(5);
-  /// Time limit of a collective from its start on this rank. The default is PyTorch's for Gloo.
+  /// Time limit of a collective from its start on this rank. Positive. The default is PyTorch's for
+  /// Gloo.
   Deadline::Duration collective_timeout = std::chrono::minutes(30);
   /// True: other threads may call the group while one waits for its own calls. The program must
   /// prevent concurrent calls, and order the calls in the same way on all ranks.

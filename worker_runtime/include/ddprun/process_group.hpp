@@ -89,12 +89,12 @@ class DeviceQueue;
 class ProcessGroup {
  public:
   /// Connects to the other workers of `env` through its store. Blocks until all are connected, for
-  /// at most join_timeout. Throws Error{Errc::usage} if a lower rank uses another backend; MPI
-  /// backends are not compared.
+  /// at most join_timeout. Throws Error{Errc::usage} at once for ranks, sizes or options out of
+  /// range, and if a lower rank uses another backend; MPI backends are not compared.
   static ProcessGroup create(const WorkerEnv& env, const GroupOptions& options = {});
 
   /// Creates a group whose ranks are threads of this process, without a store. Returns the handles
-  /// in rank order.
+  /// in rank order. Throws Error{Errc::usage} for invalid arguments.
   static std::vector<ProcessGroup> create_in_process(int size, const GroupOptions& options = {});
 
   /// Creates a group of some of this group's ranks, which are renumbered in the order of `ranks`,
