@@ -129,6 +129,7 @@ TEST_SUITE("process group") {
   }
 
   TEST_CASE("process group: invalid options are rejected without a wait") {
+    const std::string longest(kGroupNameBytesMax, 'n');
     struct Row {
       std::function<void(GroupOptions&)> change;
       std::string problem;
@@ -140,6 +141,11 @@ TEST_SUITE("process group") {
               "collective_timeout has to be above 0"},
              {[](auto& options) { options.waiting_notice = 0s; },
               "waiting_notice has to be above 0"},
+             {[](auto& options) { options.name = ""; }, "its name is empty"},
+             {[](auto& options) { options.name = "a\nb"; }, "its name has a control character"},
+             {[](auto& options) { options.name = "a\x7f"; }, "its name has a control character"},
+             {[&](auto& options) { options.name = longest + "n"; },
+              "its name has 257 bytes, at most 256 are possible"},
          }) {
       GroupOptions options = with_timeout(60s);
       change(options);
@@ -147,6 +153,9 @@ TEST_SUITE("process group") {
       CHECK(describe_failure([&] { ProcessGroup::create({}, options); }) == expected);
       CHECK(describe_failure([&] { ProcessGroup::create_in_process(4, options); }) == expected);
     }
+    GroupOptions options = with_timeout(60s);
+    options.name = longest;
+    CHECK(ProcessGroup::create_in_process(1, options).front().name() == longest);
   }
 
   TEST_CASE("process group: different calls of ranks are reported and end the group") {

@@ -107,16 +107,24 @@ TEST_SUITE("subgroups") {
           "new_group: ranks must be ascending and unique: 1 follows 1");
   }
 
-  TEST_CASE("subgroups: invalid options are rejected on all ranks without effect") {
+  TEST_CASE("subgroups: invalid names and options are rejected on all ranks without effect") {
+    const std::string room(kGroupNameBytesMax - std::string("default/").size(), 'n');
+    for (const auto& [name, problem] : std::vector<std::pair<std::string, std::string>>{
+             {room + "n", "its name has 257 bytes, at most 256 are possible"},
+             {"a\nb", "its name has a control character"},
+         }) {
+      CHECK(errors_of_new_group(3, {0, 1}, name) ==
+            std::vector<std::string>(3, "new_group: " + problem));
+    }
     const auto errors = errors_of_ranks(
         3,
-        [](ProcessGroup& group) {
+        [&](ProcessGroup& group) {
           auto invalid = small_groups();
           if (group.rank() == 2) invalid.join_timeout = 0s;
           try {
-            group.new_group({0, 1}, "a", invalid);
+            group.new_group({0, 1}, room, invalid);
           } catch (const Error& error) {
-            group.new_group({0, 1}, "a");  // the name is still new
+            group.new_group({0, 1}, room);  // the name is still new
             throw;
           }
         },

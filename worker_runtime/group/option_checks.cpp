@@ -2,9 +2,25 @@
 
 #include <ddprun/error.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace ddprun {
+
+namespace {
+
+std::string refuse_name(const std::string& name) {
+  if (name.empty()) return "its name is empty";
+  if (name.size() > kGroupNameBytesMax) {
+    return "its name has " + std::to_string(name.size()) + " bytes, at most " +
+           std::to_string(kGroupNameBytesMax) + " are possible";
+  }
+  const auto is_control = [](unsigned char byte) { return byte < ' ' || byte == 0x7f; };
+  if (std::any_of(name.begin(), name.end(), is_control)) return "its name has a control character";
+  return {};
+}
+
+}  // namespace
 
 std::string refuse_options(const GroupOptions& options) {
   for (const auto& [name, time] : {std::pair{"join_timeout", options.join_timeout},
@@ -12,7 +28,7 @@ std::string refuse_options(const GroupOptions& options) {
                                    std::pair{"collective_timeout", options.collective_timeout}}) {
     if (time <= Deadline::Duration::zero()) return std::string(name) + " has to be above 0";
   }
-  return {};
+  return refuse_name(options.name);
 }
 
 void check_group_options(const GroupOptions& options) {

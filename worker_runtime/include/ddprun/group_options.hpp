@@ -22,11 +22,15 @@ struct CollectiveRecord {
   Deadline::Clock::time_point ended;    ///< end on this rank
 };
 
+/// Maximum length of a group's name in bytes, including the names of its parents. Keys in the store
+/// and error messages contain it.
+inline constexpr std::size_t kGroupNameBytesMax = 256;
 /// Options of a group.
 struct GroupOptions {
   /// Name of the backend: "auto", "host" or another name of available_backends().
   std::string backend = "auto";
-  /// Name of the group, unique in its store.
+  /// Name of the group, unique in its store: 1 to kGroupNameBytesMax bytes without control
+  /// characters.
   std::string name = "default";
   /// Time limit for all ranks to connect. Positive.
   Deadline::Duration join_timeout = std::chrono::minutes(5);

@@ -103,8 +103,8 @@ class ProcessGroup {
   /// ranks throw Error{Errc::usage}, and this group remains usable. Blocks until the new group's
   /// ranks are connected, at most join_timeout after they have agreed. The new group has the same
   /// backend; calls of different groups may run concurrently. Its name is this group's, a slash,
-  /// and `name`, which must be new, or the next unused number if `name` is empty. Errors name ranks
-  /// among all workers.
+  /// and `name`, which must be new, or the next unused number if `name` is empty; it has the limits
+  /// of GroupOptions::name. Errors name ranks among all workers.
   std::optional<ProcessGroup> new_group(const std::vector<int>& ranks,
                                         const std::string& name = {});
   /// Like new_group() above with other options; ignores `name` and `backend` of `options`.
