@@ -266,6 +266,8 @@ TEST_SUITE("spawn") {
       CHECK(describe_failure([&] { spawn(nothing, workers, quick()); }) ==
             "usage: spawn: " + std::to_string(workers) + " workers (1 to 1024 are possible)");
     }
+    CHECK(describe_failure([] { spawn(nullptr, 1, quick()); }) ==
+          "usage: spawn: the function is empty; pass one");
     auto* const before = std::signal(SIGCHLD, SIG_IGN);
     CHECK(describe_failure([&] {
             spawn(nothing, 1, quick());

@@ -207,6 +207,10 @@ TEST_SUITE("data loader") {
     CHECK(make(257, 1) == "data loader: threads is 257, must be 1 to 256");
     CHECK(make(1, 0) == "data loader: prefetch is 0, must be 1 to 1024");
     CHECK(make(1, 1025) == "data loader: prefetch is 1025, must be 1 to 1024");
+    CHECK(what_of([] { DataLoader(group_of_one(), nullptr, load_tens, options_of(1, 1)); }) ==
+          "data loader: list is empty; pass a function");
+    CHECK(what_of([] { DataLoader(group_of_one(), counting(1), nullptr, options_of(1, 1)); }) ==
+          "data loader: load is empty; pass a function");
   }
 
   TEST_CASE("data loader: discarding prefetched batches of an elastic sampler loses nothing") {

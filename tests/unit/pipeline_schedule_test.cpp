@@ -193,6 +193,35 @@ TEST_SUITE("pipeline schedule") {
     }
   }
 
+  TEST_CASE("pipeline schedule: ranks and stages and micro-batches out of range are rejected") {
+    struct Row {
+      int stage;
+      int stages;
+      int micro_batches;
+      std::string problem;
+    };
+    for (const auto& [stage, stages, micro_batches, problem] : std::vector<Row>{
+             {5, 2, 1, "stage 5 is not within 0..1"},
+             {-1, 2, 1, "stage -1 is not within 0..1"},
+             {0, 0, 1, "0 stages (at least 1)"},
+             {0, 2, 0, "0 micro-batches (at least 1)"},
+             {0, 2, -1, "-1 micro-batches (at least 1)"},
+         }) {
+      for (const auto schedule : kSchedules) {
+        CHECK(describe_failure([&] { pipeline_passes(schedule, stage, stages, micro_batches); }) ==
+              "usage: pipeline: " + problem);
+        CHECK(describe_failure([&] { activations_kept(schedule, stage, stages, micro_batches); }) ==
+              "usage: pipeline: " + problem);
+      }
+    }
+    CHECK(describe_failure([] { pipeline_place(7, 4, 2); }) ==
+          "usage: pipeline: rank 7 is not within 0..3");
+    CHECK(describe_failure([] { pipeline_place(-1, 4, 2); }) ==
+          "usage: pipeline: rank -1 is not within 0..3");
+    CHECK(describe_failure([] { pipeline_place(0, 0, 2); }) ==
+          "usage: pipeline: 0 workers (at least 1)");
+  }
+
   TEST_CASE("pipeline schedule: names of schedules round-trip") {
     for (const auto schedule : kSchedules)
       CHECK(parse_pipeline_schedule(to_string(schedule)) == schedule);

@@ -23,15 +23,21 @@ const DataLoaderOptions& checked(const DataLoaderOptions& options) {
   return options;
 }
 
+template <typename Function>
+Function checked(const char* name, Function function) {
+  if (function) return function;
+  throw Error(Errc::usage, "data loader: " + std::string(name) + " is empty; pass a function");
+}
+
 }  // namespace
 
 class DataLoader::Impl {
  public:
   Impl(ProcessGroup group, List list, Load load, const DataLoaderOptions& options)
-      : load_(std::move(load)),
+      : load_(checked("load", std::move(load))),
         batch_bytes_(checked(options).batch_bytes_max),
-        ring_(make_for_this_process<BatchRing>(std::move(group), std::move(list), options.prefetch,
-                                               batch_bytes_)) {
+        ring_(make_for_this_process<BatchRing>(std::move(group), checked("list", std::move(list)),
+                                               options.prefetch, batch_bytes_)) {
     // If the list ends immediately, so do these threads.
     try {
       for (std::size_t i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });

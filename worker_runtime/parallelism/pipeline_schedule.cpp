@@ -10,8 +10,25 @@ namespace {
 
 using Direction = PipelinePass::Direction;
 
+[[noreturn]] void refuse_pipeline(const std::string& what) {
+  throw Error(Errc::usage, "pipeline: " + what);
+}
+
+void check_count(int count, const char* things) {
+  if (count < 1) refuse_pipeline(std::to_string(count) + " " + things + " (at least 1)");
+}
+
+void check_index(const char* thing, int index, int count) {
+  if (index >= 0 && index < count) return;
+  refuse_pipeline(std::string(thing) + " " + std::to_string(index) + " is not within 0.." +
+                  std::to_string(count - 1));
+}
+
 /// Returns the number of forward passes of a stage before its first backward pass.
 int passes_before_turning(PipelineSchedule schedule, int stage, int stages, int micro_batches) {
+  check_count(stages, "stages");
+  check_index("stage", stage, stages);
+  check_count(micro_batches, "micro-batches");
   if (schedule == PipelineSchedule::fill_drain) return micro_batches;
   return std::min(stages - stage, micro_batches);
 }
@@ -48,14 +65,14 @@ int activations_kept(PipelineSchedule schedule, int stage, int stages, int micro
 }
 
 PipelinePlace pipeline_place(int rank, int workers, int stages) {
-  if (stages < 1)
-    throw Error(Errc::usage, "pipeline: " + std::to_string(stages) + " stages (at least 1)");
+  check_count(stages, "stages");
+  check_count(workers, "workers");
+  check_index("rank", rank, workers);
   if (workers % stages != 0) {
     const std::string count = std::to_string(stages);
-    throw Error(Errc::usage, "pipeline: " + std::to_string(workers) +
-                                 (workers == 1 ? " worker" : " workers") +
-                                 " cannot be divided into pipelines of " + count +
-                                 " stages; start a multiple of " + count);
+    refuse_pipeline(std::to_string(workers) + (workers == 1 ? " worker" : " workers") +
+                    " cannot be divided into pipelines of " + count +
+                    " stages; start a multiple of " + count);
   }
   return {.stage = rank % stages,
           .stages = stages,

@@ -233,6 +233,7 @@ class Supervision {
 
 void spawn(const std::function<void(const WorkerEnv&)>& function, int workers,
            const SpawnOptions& options) {
+  if (!function) refuse_spawn("the function is empty; pass one");
   check(workers, options);
   auto page = control::ControlPage::create(workers);
   // Created after the last fork, since it starts a thread; outlives the workers.

@@ -52,8 +52,8 @@ class DataLoader {
   using Load = std::function<std::size_t(std::span<const std::int64_t> samples,
                                          std::span<std::byte> memory)>;
 
-  /// Starts loading. Throws Error{Errc::usage} for invalid options, and failures of the group's
-  /// allocate().
+  /// Starts loading. Throws Error{Errc::usage} for invalid options and empty functions, and
+  /// failures of the group's allocate().
   DataLoader(ProcessGroup group, List list, Load load, DataLoaderOptions options);
   DataLoader(DataLoader&&) noexcept;
   DataLoader& operator=(DataLoader&&) noexcept;

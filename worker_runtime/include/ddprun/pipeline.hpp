@@ -43,11 +43,13 @@ struct PipelinePass {
 
 /// Returns the passes of stage `stage` of `stages` in order, for a batch of at least one
 /// micro-batch. Micro-batches are in ascending order in both directions, so gradients are
-/// accumulated in the same order with any schedule. Pure.
+/// accumulated in the same order with any schedule. Throws Error{Errc::usage} for arguments out of
+/// range. Pure.
 std::vector<PipelinePass> pipeline_passes(PipelineSchedule schedule, int stage, int stages,
                                           int micro_batches);
 
-/// Returns the maximum number of micro-batches whose activations a stage keeps. Pure.
+/// Returns the maximum number of micro-batches whose activations a stage keeps. Throws like
+/// pipeline_passes(). Pure.
 int activations_kept(PipelineSchedule schedule, int stage, int stages, int micro_batches);
 
 /// A worker's place in the pipelines.
@@ -64,7 +66,8 @@ struct PipelinePlace {
   bool operator==(const PipelinePlace&) const = default;
 };
 
-/// Returns the place of worker `rank`. Throws Error{Errc::usage} unless `stages` divides `workers`.
+/// Returns the place of worker `rank`. Throws Error{Errc::usage} if `rank` is not within
+/// 0..workers-1, and unless `stages` divides `workers`.
 PipelinePlace pipeline_place(int rank, int workers, int stages);
 
 /// The place of this worker and its groups.
