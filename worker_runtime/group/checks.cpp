@@ -10,9 +10,9 @@ namespace ddprun {
 
 namespace {
 
-// Half of the address space, so that neither the bytes of a buffer nor sums of two addresses and
-// sizes wrap around.
-constexpr std::size_t kBufferBytesMax = SIZE_MAX / 2;
+// Below the largest address space of a process, of 2^56 bytes, so that neither the bytes of a
+// buffer nor sums of addresses and sizes wrap around.
+constexpr std::size_t kBufferBytesMax = (std::size_t{1} << 56) - 1;
 
 std::uintptr_t address(const Buffer& buffer) {
   return reinterpret_cast<std::uintptr_t>(buffer.data);

@@ -41,7 +41,8 @@ void put_section(Checkpoint& checkpoint, const std::string& name, const Range& v
 /// size.
 void get_section(const Checkpoint& checkpoint, const std::string& name, std::span<std::byte> bytes);
 
-/// Copies section `name` to an array, which must have the same number of elements.
+/// Copies section `name` to an array, which must have the section's number of bytes. A checkpoint
+/// does not contain the types of elements.
 template <std::ranges::contiguous_range Range>
 void get_section(const Checkpoint& checkpoint, const std::string& name, Range&& values) {
   static_assert(std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>);
