@@ -62,6 +62,14 @@ TEST_SUITE("memory limits") {
     }
   }
 
+  TEST_CASE("memory limits: the size of a group with the largest arenas does not overflow") {
+    const std::size_t arenas = kRanksMax * ddprun::kArenaBytesMax;
+    CHECK(arenas / kRanksMax == ddprun::kArenaBytesMax);
+    const Layout layout{kRanksMax, choose_arena_bytes(ddprun::kArenaBytesMax, kRanksMax, {})};
+    CHECK(layout.bytes() > arenas);
+    CHECK(layout.bytes() < PTRDIFF_MAX);
+  }
+
   TEST_CASE("memory limits: a group larger than a limit is rejected with value and remedy") {
     CHECK_NOTHROW(require_room(kGiB, {}));
     CHECK_NOTHROW(require_room(kGiB, {.file = kGiB, .address_space = kGiB}));

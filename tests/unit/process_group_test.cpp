@@ -148,6 +148,10 @@ TEST_SUITE("process group") {
              {[](auto& options) { options.name = "a\x7f"; }, "its name has a control character"},
              {[&](auto& options) { options.name = longest + "n"; },
               "its name has 257 bytes, at most 256 are possible"},
+             {[](auto& options) { options.arena_bytes = kArenaBytesMax + 1; },
+              "arena_bytes is 4503599627370497, must be at most 4503599627370496"},
+             {[](auto& options) { options.arena_bytes = SIZE_MAX; },
+              "arena_bytes is 18446744073709551615, must be at most 4503599627370496"},
          }) {
       GroupOptions options = with_timeout(60s);
       change(options);

@@ -28,6 +28,10 @@ std::string refuse_options(const GroupOptions& options) {
                                    std::pair{"collective_timeout", options.collective_timeout}}) {
     if (time <= Deadline::Duration::zero()) return std::string(name) + " has to be above 0";
   }
+  if (options.arena_bytes > kArenaBytesMax) {
+    return "arena_bytes is " + std::to_string(options.arena_bytes) + ", must be at most " +
+           std::to_string(kArenaBytesMax);
+  }
   return refuse_name(options.name);
 }
 

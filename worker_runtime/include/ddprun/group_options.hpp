@@ -25,6 +25,10 @@ struct CollectiveRecord {
 /// Maximum length of a group's name in bytes, including the names of its parents. Keys in the store
 /// and error messages contain it.
 inline constexpr std::size_t kGroupNameBytesMax = 256;
+/// Maximum of GroupOptions::arena_bytes, far above the memory of any machine. The total of all
+/// workers of a node does not overflow.
+inline constexpr std::size_t kArenaBytesMax = std::size_t{1} << 52;
+
 /// Options of a group.
 struct GroupOptions {
   /// Name of the backend: "auto", "host" or another name of available_backends().
@@ -42,9 +46,9 @@ struct GroupOptions {
   /// True: other threads may call the group while one waits for its own calls. The program must
   /// prevent concurrent calls, and order the calls in the same way on all ranks.
   bool has_calling_threads = false;
-  /// Memory of this rank for allocate() and pending sends, in bytes; 0: an even share of half of
-  /// the machine's memory, or less if address space or file size is limited. Pages are allocated on
-  /// first use.
+  /// Memory of this rank for allocate() and pending sends, in bytes, at most kArenaBytesMax; 0: an
+  /// even share of half of the machine's memory, or less if address space or file size is limited.
+  /// Pages are allocated on first use.
   std::size_t arena_bytes = 0;
   /// Called after each successful collective by the thread that ran it, one at a time. Must not
   /// throw.
