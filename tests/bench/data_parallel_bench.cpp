@@ -114,8 +114,10 @@ class Layers {
 
   std::vector<ddprun::Parameter> parameters() {
     std::vector<ddprun::Parameter> parameters;
-    for (auto& values : values_)
-      parameters.push_back({"weight", ddprun::as_buffer(values.data(), values.size())});
+    for (auto& values : values_) {
+      parameters.push_back({"weight" + std::to_string(parameters.size()),
+                            ddprun::as_buffer(values.data(), values.size())});
+    }
     return parameters;
   }
 

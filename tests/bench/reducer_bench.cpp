@@ -23,7 +23,8 @@ struct Model {
       : values(static_cast<std::size_t>(count),
                std::vector<float>(static_cast<std::size_t>(elements))) {
     for (auto& value : values) {
-      parameters.push_back({"p", ddprun::as_buffer(value.data(), value.size())});
+      parameters.push_back(
+          {"p" + std::to_string(parameters.size()), ddprun::as_buffer(value.data(), value.size())});
     }
   }
 };

@@ -38,7 +38,8 @@ struct Toy {
     for (const auto& shape : shapes) {
       std::size_t elements = 1;
       for (const auto size : shape) elements *= size;
-      parameters.push_back({"p", as_buffer(next, elements), shape});
+      parameters.push_back(
+          {"p" + std::to_string(parameters.size()), as_buffer(next, elements), shape});
       next += elements;
     }
     if (!batch_norm) return;
@@ -195,7 +196,7 @@ TEST_SUITE("sequence of collectives") {
     std::vector<Parameter> parameters;
     float* next = values.data();
     for (const auto size : sizes) {
-      parameters.push_back({"p", as_buffer(next, size)});
+      parameters.push_back({"p" + std::to_string(parameters.size()), as_buffer(next, size)});
       next += size;
     }
     const auto errors = ddprun::test::errors_of_ranks(2, [&](ProcessGroup& group) {

@@ -103,9 +103,12 @@ TEST_SUITE("gradient reducer failure") {
   TEST_CASE("reducer failure: at most ten missing gradients are named") {
     auto groups = ProcessGroup::create_in_process(1);
     float value = 0;
-    GradientReducer reducer(groups[0], std::vector<Parameter>(12, {"w", as_buffer(&value, 1)}));
+    std::vector<Parameter> parameters;
+    for (int p = 0; p < 12; ++p)
+      parameters.push_back({"p" + std::to_string(p), as_buffer(&value, 1)});
+    GradientReducer reducer(groups[0], parameters);
     reducer.begin();
-    CHECK(what_of([&] { reducer.finish(); }).find("\"w\" and 2 more: call") != std::string::npos);
+    CHECK(what_of([&] { reducer.finish(); }).find("\"p9\" and 2 more: call") != std::string::npos);
   }
 
   TEST_CASE("reducer failure: invalid arguments are rejected by the constructor") {
@@ -118,6 +121,13 @@ TEST_SUITE("gradient reducer failure") {
     float value = 0;
     CHECK(make(as_buffer(&value, 1), {.op = ReduceOp::max}) ==
           "GradientReducer: op max, must be average or sum");
+    const Buffer one = as_buffer(&value, 1);
+    CHECK(what_of([&] {
+            GradientReducer(groups[0], {{"a", one}, {"b", one}, {"a", one}});
+          }) == "GradientReducer: parameters 0 and 2 have the name \"a\"; each needs its own");
+    CHECK(what_of([&] {
+            GradientReducer(groups[0], {{"a", one}, {"", one}});
+          }) == "GradientReducer: parameter 1 has no name");
     CHECK(make({nullptr, 1, ddprun::DataType::float32}, {}) ==
           "GradientReducer: parameter \"w\" has no memory");
     CHECK(make({&value, 1, ddprun::DataType::float32, {ddprun::Device::Kind::cuda, 0}}, {}) ==

@@ -131,7 +131,7 @@ TEST_SUITE("gradient reducer") {
           std::vector<Parameter> parameters;
           std::size_t first = 0;
           for (const std::size_t count : {100u, 10u, 50u, 5u}) {
-            parameters.push_back({"p", as_buffer(values.data() + first, count)});
+            parameters.push_back({"p" + std::to_string(first), as_buffer(&values[first], count)});
             first += count;
           }
           GradientReducer reducer(group, parameters);

@@ -4,6 +4,9 @@
 #include "worker_runtime/ddp/torch_sequence.hpp"
 #include <ddprun/rank_agreement.hpp>
 
+#include <map>
+#include <string_view>
+
 namespace ddprun {
 
 namespace {
@@ -77,6 +80,19 @@ void check_gradient(const std::string& what, const Parameter& parameter,
   }
 }
 
+/// Errors name a parameter only by its name.
+void check_names(std::span<const Parameter> parameters) {
+  std::map<std::string_view, std::size_t> indices;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters[i].name;
+    if (name.empty()) refuse_reducer("parameter " + std::to_string(i) + " has no name");
+    const auto [known, is_new] = indices.try_emplace(name, i);
+    if (is_new) continue;
+    refuse_reducer("parameters " + std::to_string(known->second) + " and " + std::to_string(i) +
+                   " have the name " + double_quoted(name) + "; each needs its own");
+  }
+}
+
 void check_options(const ReducerOptions& options) {
   if (options.op != ReduceOp::average && options.op != ReduceOp::sum) {
     refuse_reducer(std::string("op ") + to_string(options.op) + ", must be average or sum");
@@ -147,6 +163,7 @@ std::vector<Parameter> checked_parameters(const Device* device, std::vector<Para
                                           std::span<const Buffer> state,
                                           const ReducerOptions& options) {
   check_options(options);
+  check_names(parameters);
   for (auto& parameter : parameters) {
     const auto what = "parameter " + double_quoted(parameter.name);
     check_memory(what, parameter.values, device);

@@ -14,7 +14,7 @@ namespace ddprun {
 
 /// A parameter whose gradient is averaged. All ranks must define parameters in the same order.
 struct Parameter {
-  std::string name;  ///< name in errors; equal on all ranks
+  std::string name;  ///< name in errors: not empty, unique in the reducer, equal on all ranks
   Buffer values;     ///< values of the parameter, owned by the caller
   /// Dimensions, equal on all ranks; their product is values.elements. Empty: one dimension.
   std::vector<std::size_t> shape = {};
