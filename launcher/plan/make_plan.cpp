@@ -1,5 +1,6 @@
 #include "launcher/plan/make_plan.hpp"
 
+#include "launcher/cli/given_values.hpp"
 #include "launcher/plan/cpu_plan.hpp"
 #include "launcher/plan/log_layout.hpp"
 #include "launcher/plan/macros.hpp"
@@ -50,6 +51,7 @@ class Planner {
                         &WorkerPlan::standard_output);
     note_unused_filters("duplicate_stderr_filters", options_.duplicate_stderr_filters,
                         &WorkerPlan::standard_error);
+    plan_.warnings = with_origins(plan_.warnings, options_);
     return std::move(plan_);
   }
 

@@ -72,12 +72,15 @@ TEST_SUITE("invocation") {
   }
 
   TEST_CASE("invocation: an invalid value from a variable is reported with the variable") {
-    const std::map<std::string, std::string> variables = {{"PET_NODE_RANK", "3"}};
+    const std::map<std::string, std::string> variables = {{"PET_NODE_RANK", "3"},
+                                                          {"PET_MASTER_PORT", "29500"}};
     const auto result = run_program(launch({}, "echo hello"), variables);
     CHECK(result.exit_code == 2);
     CHECK(contains(result.output, "ddprun: PET_NODE_RANK=3: there is one node"));
     const auto argument = run_program(launch({"--node_rank=4"}, "echo hello"), variables);
     CHECK(contains(argument.output, "ddprun: --node_rank=4: there is one node"));
+    const auto warned = run_program(launch({}, "echo hello"), {{"PET_NODE_RANK", "3"}});
+    CHECK(contains(warned.output, "PET_NODE_RANK=3: is ignored, as there is one node"));
     const auto conf = run_program(launch({}, ""), {{"PET_RDZV_CONF", "rank=0,is_host=2"}});
     CHECK(contains(conf.output, "ddprun: PET_RDZV_CONF=rank=0,is_host=2: is_host=2: must be "));
   }
