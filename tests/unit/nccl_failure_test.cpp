@@ -79,12 +79,10 @@ ChildEnd end_of_child_that_aborts(void (*fault)(NcclFaults& faults)) {
   if (child == 0) {
     ::dup2(ends[1], STDERR_FILENO);
     auto groups = device_ranks(2);
-    std::vector<std::vector<float>> values(2, std::vector<float>(10));
-    std::vector<Work> works;
-    for (std::size_t rank = 0; rank < 2; ++rank)
-      works.push_back(groups[rank].all_reduce(on_device(values[rank])));
-    for (const auto& work : works) work.wait();
-    works.clear();
+    run_ranks(groups, [](ProcessGroup& group) {
+      std::vector<float> values(10);
+      group.all_reduce(on_device(values)).wait();
+    });
     fault(nccl_faults());
     groups[0].abort("asked to");
     groups.clear();
