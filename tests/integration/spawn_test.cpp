@@ -171,6 +171,7 @@ TEST_SUITE("spawn") {
   TEST_CASE("spawn: a worker that ends after those that noticed its failure is named") {
     struct Late {
       const Pipe& witness;
+      explicit Late(const Pipe& pipe) : witness(pipe) {}
       ~Late() {
         // Until this process's parent knows that rank 0 has ended.
         const pid_t other = std::stoi(witness.read_some());
