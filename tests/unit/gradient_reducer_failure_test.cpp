@@ -103,9 +103,9 @@ TEST_SUITE("gradient reducer failure") {
   TEST_CASE("reducer failure: at most ten missing gradients are named") {
     auto groups = ProcessGroup::create_in_process(1);
     float value = 0;
-    std::vector<Parameter> parameters;
-    for (int p = 0; p < 12; ++p)
-      parameters.push_back({"p" + std::to_string(p), as_buffer(&value, 1)});
+    std::vector<Parameter> parameters(12);
+    for (std::size_t p = 0; p < parameters.size(); ++p)
+      parameters[p] = {"p" + std::to_string(p), as_buffer(&value, 1)};
     GradientReducer reducer(groups[0], parameters);
     reducer.begin();
     CHECK(what_of([&] { reducer.finish(); }).find("\"p9\" and 2 more: call") != std::string::npos);

@@ -200,7 +200,7 @@ TEST_SUITE("pipeline schedule") {
       int micro_batches;
       std::string problem;
     };
-    for (const auto& [stage, stages, micro_batches, problem] : std::vector<Row>{
+    for (const auto& row : std::vector<Row>{
              {5, 2, 1, "stage 5 is not within 0..1"},
              {-1, 2, 1, "stage -1 is not within 0..1"},
              {0, 0, 1, "0 stages (at least 1)"},
@@ -208,10 +208,12 @@ TEST_SUITE("pipeline schedule") {
              {0, 2, -1, "-1 micro-batches (at least 1)"},
          }) {
       for (const auto schedule : kSchedules) {
-        CHECK(describe_failure([&] { pipeline_passes(schedule, stage, stages, micro_batches); }) ==
-              "usage: pipeline: " + problem);
-        CHECK(describe_failure([&] { activations_kept(schedule, stage, stages, micro_batches); }) ==
-              "usage: pipeline: " + problem);
+        CHECK(describe_failure([&] {
+                pipeline_passes(schedule, row.stage, row.stages, row.micro_batches);
+              }) == "usage: pipeline: " + row.problem);
+        CHECK(describe_failure([&] {
+                activations_kept(schedule, row.stage, row.stages, row.micro_batches);
+              }) == "usage: pipeline: " + row.problem);
       }
     }
     CHECK(describe_failure([] { pipeline_place(7, 4, 2); }) ==

@@ -1,6 +1,8 @@
 // Data about workers that nodes exchange, and its use.
 #include "launcher/agent/placement.hpp"
 
+#include "launcher/report/event_text.hpp"
+
 #include <doctest/doctest.h>
 
 #include <csignal>

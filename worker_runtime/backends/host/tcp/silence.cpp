@@ -1,6 +1,5 @@
 #include "worker_runtime/backends/host/tcp/silence.hpp"
 
-#include <algorithm>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
