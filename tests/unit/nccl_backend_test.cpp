@@ -146,8 +146,9 @@ TEST_SUITE("nccl backend") {
       const std::lock_guard lock(mutex);
       launches[rank] = own;
     });
-    for (const auto& [rank, own] : launches) {
-      CAPTURE(rank);
+    for (const auto& entry : launches) {
+      CAPTURE(entry.first);
+      const auto& own = entry.second;
       // Unique ids are numbered in the order of the first calls.
       const int base = own.front();
       CHECK(own == std::vector<int>{base, base + 1, base, base + 2, base + 2, base});
