@@ -1,6 +1,7 @@
 #include "launcher/process/worker.hpp"
 
 #include "launcher/process/kernel_wait.hpp"
+#include "launcher/process/proc_scan.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -29,7 +30,10 @@ void Worker::kill() {
 
 std::string Worker::still_running() const {
   const auto now = Clock::now();
-  return after_sigkill(now - killed_at.value_or(now)) + ": " + describe(kernel_wait(process.pid()));
+  const pid_t pid = process.pid();
+  return after_sigkill(now - killed_at.value_or(now)) + ": " +
+         (is_zombie(pid) ? "the process that traces it has not released it"
+                         : describe(kernel_wait(pid)));
 }
 
 std::string Worker::warning() const {

@@ -4,6 +4,7 @@
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/process/v2/process.hpp>
 
@@ -29,6 +30,9 @@ using Process = process_api::basic_process<Executor>;
 // Maximum time that the destructor waits for a killed process, which is then left to init.
 constexpr auto kReapLimit = std::chrono::seconds(1);
 
+// The kernel does not report when a tracer lets go of a process that has ended.
+constexpr auto kTracedPause = std::chrono::milliseconds(20);
+
 /// Waits until the descriptor is readable; returns false at the deadline. Signals to the agent do
 /// not interrupt the wait.
 bool wait_until_readable(int fd, Deadline deadline) {
@@ -48,6 +52,7 @@ class WorkerProcess::Impl {
       : process_(executor, forked.pid),
         pid_(forked.pid),
         pidfd_(executor, forked.pidfd.release()),
+        traced_(executor),
         status_(std::move(forked.status)) {}
 
   ~Impl() {
@@ -69,18 +74,29 @@ class WorkerProcess::Impl {
   }
 
   asio::awaitable<void> wait_for_end() {
+    boost::system::error_code error;
     // Asio may report the readiness of a descriptor that was closed in the same iteration of its
     // loop for the one that replaced it, so each report is checked.
-    do {
-      boost::system::error_code error;
+    while (true) {
       co_await pidfd_.async_wait(asio::posix::descriptor_base::wait_read,
                                  asio::redirect_error(asio::use_awaitable, error));
-      if (error || is_reaped_) throw Error(Errc::closed, "worker process: its handle was closed");
-    } while (!has_ended());
+      if (error || is_reaped_) break;
+      if (has_ended()) co_return;
+      traced_.expires_after(kTracedPause);
+      co_await traced_.async_wait(asio::redirect_error(asio::use_awaitable, error));
+      if (error) break;
+    }
+    throw Error(Errc::closed, "worker process: its handle was closed");
   }
 
-  bool has_ended() {
-    return is_reaped_ || wait_until_readable(pidfd_.native_handle(), Deadline::after({}));
+  /// The descriptor is readable also while another process traces a zombie, which its parent cannot
+  /// reap before the tracer does.
+  bool has_ended() noexcept {
+    if (is_reaped_) return true;
+    siginfo_t info{};
+    return ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.native_handle()), &info,
+                    WEXITED | WNOHANG | WNOWAIT) != 0 ||
+           info.si_pid != 0;
   }
 
   ProcessExit reap() {
@@ -129,6 +145,7 @@ class WorkerProcess::Impl {
     }
     boost::system::error_code ignored;
     pidfd_.close(ignored);
+    traced_.cancel();
   }
 
  private:
@@ -144,6 +161,7 @@ class WorkerProcess::Impl {
   Process process_;
   pid_t pid_;
   asio::posix::stream_descriptor pidfd_;
+  asio::steady_timer traced_;
   UniqueFd status_;
   bool is_reaped_ = false;
 };

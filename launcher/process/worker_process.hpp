@@ -51,7 +51,8 @@ class WorkerProcess {
 
   pid_t pid() const;
 
-  /// Returns when the process has ended; it is then a zombie until reap().
+  /// Returns when the process has ended and can be reaped; it is then a zombie until reap(). While
+  /// another process traces it, it has not ended.
   boost::asio::awaitable<void> wait_for_end();
 
   /// Returns true if the process has ended (reaped or not).

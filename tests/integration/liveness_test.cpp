@@ -3,16 +3,21 @@
 #include "launcher/process/cgroup.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "rendezvous/base/run_clock.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/agent_process.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <fcntl.h>
 #include <fstream>
 #include <optional>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace liveness_test {
 
@@ -63,6 +68,42 @@ class Freezer {
   void write(const char* name, const std::string& text) { std::ofstream(folder_ / name) << text; }
 
   fs::path folder_;
+};
+
+/// A process that traces another one and does not react to its end.
+class Tracer {
+ public:
+  explicit Tracer(pid_t target) {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    const UniqueFd reader(ends[0]), writer(ends[1]);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const char is_tracing = ::ptrace(PTRACE_SEIZE, target, nullptr, nullptr) == 0 ? 'y' : 'n';
+      if (::write(writer.get(), &is_tracing, 1) != 1) ::_exit(1);
+      while (true) ::pause();  // signals such as SIGCHLD interrupt it
+    }
+    char answer = 0;
+    REQUIRE(::read(reader.get(), &answer, 1) == 1);
+    is_tracing_ = answer == 'y';
+    if (!is_tracing_) MESSAGE("without permission to trace");
+  }
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+  ~Tracer() { end(); }
+
+  bool is_tracing() const { return is_tracing_; }
+  pid_t pid() const { return pid_; }
+
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(std::exchange(pid_, 0), nullptr, 0);
+  }
+
+ private:
+  pid_t pid_ = 0;
+  bool is_tracing_ = false;
 };
 
 std::vector<WorkerSpec> sleeping_workers(int count) {
@@ -190,6 +231,37 @@ TEST_SUITE("liveness") {
       CHECK(swept.left == pids_of({started[0]}));
     }
     CHECK(await_end(started[0].pid, Deadline::after(20s)));
+  }
+
+  TEST_CASE("liveness: a killed worker whose tracer does not release it is abandoned") {
+    for (const auto mode : kModes) {
+      WorkerBench bench(1, mode, {.when = StacksWhen::never}, kShortLimits);
+      const auto started = bench.start({shell_worker(0, "exec sleep 1000")});
+      const Tracer tracer(started[0].pid);
+      if (!tracer.is_tracing()) return;
+      bench.containment().exclude(tracer.pid());
+      bench.group().stop(SIGTERM, 0s);
+      bench.run_to_end();
+      const auto& exit = bench.history().exit_of(0);
+      CHECK(exit.failed());
+      REQUIRE(exit.still_running);
+      CHECK(exit.still_running->ends_with(
+          "after SIGKILL: the process that traces it has not released it"));
+      CHECK(bench.sweep_all().left.empty());
+    }
+  }
+
+  TEST_CASE("liveness: a worker ends when its tracer releases it") {
+    WorkerBench bench;
+    const pid_t pid = bench.start({shell_worker(0, "exec sleep 1000")})[0].pid;
+    Tracer tracer(pid);
+    if (!tracer.is_tracing()) return;
+    ::kill(pid, SIGKILL);
+    bench.run_until([pid] { return is_zombie(pid); });
+    CHECK(bench.history().exited.empty());
+    tracer.end();
+    bench.run_to_end();
+    CHECK(bench.history().exit_of(0).signal == SIGKILL);
   }
 
   TEST_CASE("liveness: a killed descendant that does not end is reported with its state") {
