@@ -15,6 +15,13 @@
 
 namespace ddprun {
 
+namespace {
+
+/// Timeout of one attempt; the caller retries.
+constexpr Deadline::Duration kConnectTimeout = std::chrono::seconds(5);
+
+}  // namespace
+
 std::string Transfer::describe() const {
   switch (end) {
     case End::done:
@@ -42,35 +49,42 @@ ClientSocket& ClientSocket::operator=(ClientSocket&& other) noexcept {
 }
 
 std::string ClientSocket::connect(const StoreEndpoint& endpoint, Deadline deadline) {
-  close();
   const NameLookup found = look_up(endpoint, deadline);
-  if (!found.problem.empty()) return found.problem;
-
-  int error = 0;
-  for (const addrinfo* address = found.addresses.get(); address != nullptr;
-       address = address->ai_next) {
-    fd_ = ::socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd_ < 0) {
-      error = errno;
-      continue;
-    }
-    error = ::connect(fd_, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
-    if (error == EINPROGRESS) {
-      socklen_t length = sizeof error;
-      if (!wait_for(POLLOUT, deadline).is_done()) {
-        error = ETIMEDOUT;
-      } else if (::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &length) != 0) {
-        error = errno;
-      }
-    }
-    if (error == 0) {
-      const int on = 1;
-      ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      return {};
-    }
+  if (!found.problem.empty()) {
     close();
+    return found.problem;
   }
+  return connect(found.addresses.get(), deadline);
+}
+
+std::string ClientSocket::connect(const addrinfo* addresses, Deadline deadline) {
+  int left = 0;
+  for (const auto* address = addresses; address != nullptr; address = address->ai_next) ++left;
+  int error = 0;
+  for (const auto* address = addresses; address != nullptr; address = address->ai_next) {
+    close();
+    // A firewall may drop all packets to one of the addresses.
+    error = connect_once(*address,
+                         Deadline::after(std::min(kConnectTimeout, deadline.remaining() / left--)));
+    if (error == 0) return {};
+  }
+  close();
   return std::generic_category().message(error);
+}
+
+/// Returns an errno value; 0 on success.
+int ClientSocket::connect_once(const addrinfo& address, Deadline deadline) {
+  fd_ = ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd_ < 0) return errno;
+  int error = ::connect(fd_, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    if (!wait_for(POLLOUT, deadline).is_done()) return ETIMEDOUT;
+    socklen_t length = sizeof error;
+    if (::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+  }
+  const int on = 1;
+  if (error == 0) ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return error;
 }
 
 std::string ClientSocket::local_address() const {

@@ -4,6 +4,8 @@
 #include <ddprun/deadline.hpp>
 #include <ddprun/store.hpp>
 
+#include <netdb.h>
+
 #include <array>
 #include <cstddef>
 #include <string>
@@ -29,8 +31,12 @@ class ClientSocket {
   ClientSocket& operator=(ClientSocket&& other) noexcept;
   ~ClientSocket() { close(); }
 
-  /// Tries each address of the endpoint once. Returns the last error; empty on success.
+  /// Tries each address of the endpoint once, for at most 5 s and an equal share of the remaining
+  /// time. Returns the last error; empty on success.
   std::string connect(const StoreEndpoint& endpoint, Deadline deadline);
+
+  /// The same for these addresses.
+  std::string connect(const addrinfo* addresses, Deadline deadline);
 
   bool is_open() const { return fd_ >= 0; }
   /// Returns the numeric local address. Throws Error{Errc::system} if not connected.
@@ -45,6 +51,7 @@ class ClientSocket {
  private:
   static constexpr std::size_t kBufferBytes = 4096;  ///< a whole reply of the usual size
 
+  int connect_once(const addrinfo& address, Deadline deadline);
   Transfer wait_for(short events, Deadline deadline) const;
 
   int fd_ = -1;

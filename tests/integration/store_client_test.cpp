@@ -1,3 +1,6 @@
+#include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/store/client_socket.hpp"
+#include "rendezvous/store/name_lookup.hpp"
 #include "tests/support/test_store.hpp"
 #include <ddprun/error.hpp>
 
@@ -5,6 +8,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <thread>
 
 namespace store_client_test {
@@ -13,6 +18,7 @@ using ddprun::Deadline;
 using ddprun::Errc;
 using ddprun::Error;
 using ddprun::Store;
+using ddprun::UniqueFd;
 using ddprun::test::TestStore;
 using namespace std::chrono_literals;
 
@@ -38,9 +44,52 @@ bool contains(const Error& error, const std::string& text) {
   return std::string(error.what()).find(text) != std::string::npos;
 }
 
+/// Accepts no further connection: its queue has room for one, which it has.
+class FullListener {
+ public:
+  FullListener() {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address_;
+    auto* const generic = reinterpret_cast<sockaddr*>(&address_);
+    REQUIRE(::bind(listener_.get(), generic, length) == 0);
+    REQUIRE(::listen(listener_.get(), 0) == 0);
+    REQUIRE(::getsockname(listener_.get(), generic, &length) == 0);
+    REQUIRE(::connect(first_.get(), generic, length) == 0);
+  }
+
+  addrinfo before(const addrinfo* next) {
+    addrinfo info{};
+    info.ai_family = AF_INET;
+    info.ai_addr = reinterpret_cast<sockaddr*>(&address_);
+    info.ai_addrlen = sizeof address_;
+    info.ai_next = const_cast<addrinfo*>(next);
+    return info;
+  }
+
+ private:
+  static UniqueFd new_socket() {
+    return UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  }
+
+  UniqueFd listener_ = new_socket();
+  UniqueFd first_ = new_socket();
+  sockaddr_in address_{};
+};
+
 }  // namespace
 
 TEST_SUITE("store client") {
+  TEST_CASE("store client: an address that does not respond leaves time for the others") {
+    TestStore server;
+    const auto found = ddprun::look_up(server.endpoint(), soon());
+    FullListener full;
+    const auto addresses = full.before(found.addresses.get());
+    ddprun::ClientSocket socket;
+    CHECK(socket.connect(&addresses, Deadline::after(1s)) == "");
+    CHECK(socket.is_open());
+  }
+
   TEST_CASE("store client: each operation behaves like documented") {
     TestStore server;
     Store store = server.connect();
