@@ -87,8 +87,8 @@ void acknowledge() {
 }  // namespace
 
 AgentStart read_agent_start() {
+  make_memory_private();  // the task may contain the run's secret
   auto task = read_task();
-  if (!task.secret.empty()) make_memory_private();
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (null.get() < 0 || ::dup2(null.get(), STDIN_FILENO) < 0)
     throw_system_error("/dev/null", errno);

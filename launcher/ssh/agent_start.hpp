@@ -17,11 +17,11 @@ struct AgentStart {
   int columns = 0;          ///< width of the terminal that shows the output
 };
 
-/// Reads a task from standard input, enters its folder, sets its variables, and acknowledges it by
-/// a greeting on standard output. Then redirects standard input from /dev/null. Blocks for up to
-/// 60 s. Throws Error{Errc::usage} if there is no task, Errc::protocol if it is malformed or of
-/// another version, Errc::timeout, and Errc::system if the folder cannot be entered. For a process
-/// with one thread.
+/// Makes this process' memory private, reads a task from standard input, enters its folder, sets
+/// its variables, and acknowledges it by a greeting on standard output. Then redirects standard
+/// input from /dev/null. Blocks for up to 60 s. Throws Error{Errc::usage} if there is no task,
+/// Errc::protocol if it is malformed or of another version, Errc::timeout, and Errc::system if the
+/// folder cannot be entered. For a process with one thread.
 AgentStart read_agent_start();
 
 }  // namespace ddprun::ssh

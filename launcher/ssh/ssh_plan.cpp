@@ -36,7 +36,7 @@ class SshPlanner {
                   .config_name = file_.name,
                   .config_text = text,
                   .arguments = arguments(),
-                  .secret = is_security_given() ? "" : facts_.new_secret,
+                  .secret = is_security_given() ? "" : facts_.make_secret(),
                   .mark = facts_.mark,
                   .columns = facts_.columns};
     plan_.nodes = named_nodes(file_, given(), facts_.environment);

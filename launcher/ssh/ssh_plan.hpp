@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -24,9 +25,9 @@ struct StarterFacts {
   std::optional<std::size_t> own_node;  ///< index of the node that is this machine
   std::vector<std::string> variables;   ///< names of all variables
   EnvironmentLookup environment;
-  std::string new_secret;  ///< random
-  std::string mark{};      ///< random prefix of the agents' own lines
-  int columns = 0;         ///< width of the terminal
+  std::function<std::string()> make_secret;  ///< returns a random secret
+  std::string mark{};                        ///< random prefix of the agents' own lines
+  int columns = 0;                           ///< width of the terminal
 };
 
 /// Maximum nodes of one start. Each takes five descriptors and a process of the starting machine,
@@ -58,7 +59,7 @@ struct SshPlan {
 };
 
 /// Returns the plan. `text` is the content of `file`. If neither arguments nor file set the
-/// security, the nodes get `facts.new_secret`.
+/// security, the nodes get the secret of `facts.make_secret`.
 std::variant<SshPlan, UsageProblem> plan_ssh(const ConfigFile& file, const std::string& text,
                                              const ParsedArguments& parsed,
                                              const StarterFacts& facts);

@@ -3,6 +3,7 @@
 #include "launcher/config/load_config.hpp"
 #include "launcher/plan/host_facts.hpp"
 #include "launcher/plan/resolve_program.hpp"
+#include "launcher/process/process_start.hpp"
 #include "launcher/process/worker_environment.hpp"
 #include "launcher/report/console_sink.hpp"
 #include "launcher/ssh/node_check.hpp"
@@ -40,7 +41,11 @@ StarterFacts gather_facts(const EnvironmentLookup& environment) {
           .own_node = std::nullopt,
           .variables = names_of_variables(),
           .environment = environment,
-          .new_secret = hexadecimal(random_bytes(kSecretBytes)),
+          .make_secret =
+              [] {
+                make_memory_private();
+                return hexadecimal(random_bytes(kSecretBytes));
+              },
           .mark = "\x1e" + hexadecimal(random_bytes(kMarkBytes)),
           .columns = terminal_columns(STDERR_FILENO, kColumnsWithoutTerminal)};
 }

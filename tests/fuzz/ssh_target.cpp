@@ -95,7 +95,7 @@ void make_plan(std::string_view input) {
                      .own_node = std::nullopt,
                      .variables = {"DATA"},
                      .environment = forwarded_variable,
-                     .new_secret = kSecret};
+                     .make_secret = [] { return kSecret; }};
   for (const bool is_node : {false, true}) {
     if (is_node) facts.own_node = 0;
     const auto words = read_arguments({parts.begin() + 1, parts.end()});

@@ -2,6 +2,7 @@
 #include "launcher/process/worker_process.hpp"
 
 #include "launcher/plan/cgroup_folder.hpp"
+#include "launcher/ssh/agent_start.hpp"
 #include "tests/support/as_user.hpp"
 #include "tests/support/rank_processes.hpp"
 #include "tests/support/worker_bench.hpp"
@@ -19,6 +20,7 @@
 #include <poll.h>
 #include <sstream>
 #include <stdexcept>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -168,6 +170,19 @@ TEST_SUITE("worker process") {
     const auto line = [](int score) { return std::to_string(score) + "\n"; };
     const auto of_child = line(std::min(own + 100, 1000));
     CHECK(ranks.wait(0).output == of_child + line(own) + of_child + line(own));
+  }
+
+  TEST_CASE("worker process: an agent started over ssh has private memory before its task") {
+    RankProcesses ranks(1, [](int) -> std::string {
+      const UniqueFd empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      ::dup2(empty.get(), STDIN_FILENO);
+      try {
+        ssh::read_agent_start();
+      } catch (const Error&) {
+      }
+      return std::to_string(::prctl(PR_GET_DUMPABLE));
+    });
+    CHECK(ranks.wait(0).output == "0");
   }
 
   TEST_CASE("worker process: a worker runs on the assigned CPUs in the assigned folder") {

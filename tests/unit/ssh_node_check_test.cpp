@@ -28,7 +28,7 @@ std::string found(const Strings& arguments, std::optional<std::size_t> own = std
                      .own_node = own,
                      .variables = {},
                      .environment = lookup_in(variables),
-                     .new_secret = std::string(64, 'a')};
+                     .make_secret = [] { return std::string(64, 'a'); }};
   for (const auto& [name, value] : variables) facts.variables.push_back(name);
   const auto plan = plan_ssh(file, text, read_arguments(arguments), facts);
   if (const auto* problem = std::get_if<UsageProblem>(&plan)) FAIL(join(problem->problems, "\n"));

@@ -30,7 +30,7 @@ StarterFacts facts(const Variables& variables = {{"WHO", "me"}}) {
                      .own_node = std::nullopt,
                      .variables = {},
                      .environment = lookup_in(variables),
-                     .new_secret = "random"};
+                     .make_secret = [] { return "random"; }};
   for (const auto& [name, value] : variables) facts.variables.push_back(name);
   return facts;
 }
