@@ -12,7 +12,9 @@
 #include <csignal>
 #include <fcntl.h>
 #include <fstream>
+#include <iterator>
 #include <sstream>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -36,6 +38,13 @@ std::string find_counter_file() {
     }
   }
   return "";
+}
+
+/// The log has the PIDs of the first namespace.
+bool has_pids_of_kernel_log() {
+  constexpr ino_t kFirstPidNamespace = 0xEFFFFFFC;
+  struct stat status {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 && status.st_ino == kFirstPidNamespace;
 }
 
 std::string host_name() {
@@ -68,14 +77,16 @@ std::int64_t memory_kills_in(std::string_view text) {
 }
 
 bool OutOfMemoryKills::claim(pid_t pid) {
+  // The kernel counts a kill before the signal, and may write its log after the death.
   const bool is_named = named_.erase(pid) > 0;
-  if (unclaimed_ == 0) return is_named;
-  --unclaimed_;
+  if (!is_named && unclaimed_ <= std::ssize(named_)) return false;
+  unclaimed_ = std::max<std::int64_t>(unclaimed_ - 1, 0);
   return true;
 }
 
 OutOfMemoryWatch::OutOfMemoryWatch()
-    : kernel_log_(::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC)),
+    : kernel_log_(has_pids_of_kernel_log() ? ::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+                                           : -1),
       counter_file_(find_counter_file()),
       kills_seen_(memory_kills_in(read_text(counter_file_))) {
   if (kernel_log_ >= 0) ::lseek(kernel_log_, 0, SEEK_END);

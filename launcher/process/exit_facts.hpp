@@ -24,14 +24,14 @@ std::optional<pid_t> memory_kill_in(std::string_view line);
 std::int64_t memory_kills_in(std::string_view text);
 
 /// Attributes deaths to the out-of-memory killer, from two sources: the kernel's log, which may be
-/// unreadable or use PIDs of another namespace, and a counter without PIDs. Pure.
+/// unreadable, and a counter without PIDs. Pure.
 class OutOfMemoryKills {
  public:
   void note_named(pid_t pid) { named_.insert(pid); }
   void note_counted(std::int64_t kills) { unclaimed_ += kills; }
 
   /// Returns true if the SIGKILL that killed `pid` was an out-of-memory kill. Each counted kill
-  /// explains one death.
+  /// explains one death, unless the log attributes it to another process.
   bool claim(pid_t pid);
 
  private:

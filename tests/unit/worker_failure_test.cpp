@@ -238,6 +238,16 @@ TEST_SUITE("out of memory") {
     CHECK_FALSE(both.claim(12));
   }
 
+  TEST_CASE("out of memory: a kill of a worker's child does not explain a worker's death") {
+    OutOfMemoryKills kills;
+    kills.note_named(99);
+    kills.note_counted(1);
+    CHECK_FALSE(kills.claim(10));
+    kills.note_counted(1);  // its line is not in the log yet
+    CHECK(kills.claim(11));
+    CHECK_FALSE(kills.claim(12));
+  }
+
   TEST_CASE("out of memory: both cgroup versions count kills under the same key") {
     CHECK(memory_kills_in("low 0\nhigh 0\nmax 9\noom 2\noom_kill 3\noom_group_kill 1\n") == 3);
     CHECK(memory_kills_in("oom_kill_disable 0\nunder_oom 0\noom_kill 7\n") == 7);
