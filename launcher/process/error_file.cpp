@@ -1,5 +1,6 @@
 #include "launcher/process/error_file.hpp"
 
+#include "rendezvous/base/json_nesting.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <nlohmann/json.hpp>
@@ -61,22 +62,6 @@ std::optional<std::chrono::system_clock::time_point> time_in(const json& object)
   return std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(
           std::chrono::duration<double>(seconds)));
-}
-
-/// Each level takes memory during parsing, and 1 MiB has room for half a million levels.
-bool is_nested_too_deeply(std::string_view text) {
-  int depth = 0;
-  bool is_in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char letter = text[i];
-    if (letter == '"') is_in_string = !is_in_string;
-    if (is_in_string && letter == '\\') ++i;  // the next character is escaped
-    if (is_in_string) continue;
-    if (letter == '[' || letter == '{') ++depth;
-    if (letter == ']' || letter == '}') --depth;
-    if (depth > kErrorFileNestingMax) return true;
-  }
-  return false;
 }
 
 ErrorReport read_document(const json& document) {

@@ -16,9 +16,6 @@ namespace ddprun {
 /// Maximum bytes read, since a worker may write anything; far above the size of any traceback.
 inline constexpr std::size_t kErrorFileBytesMax = 1U << 20;
 
-/// Maximum nesting of JSON; deeper text is treated as plain text. Valid reports have 3 levels.
-inline constexpr int kErrorFileNestingMax = 64;
-
 /// Maximum bytes kept of a message and of a traceback: some hundred lines, because the report may
 /// cover a thousand workers. A message is cut at its end, a traceback at its beginning.
 inline constexpr std::size_t kErrorMessageBytesMax = 8U << 10;

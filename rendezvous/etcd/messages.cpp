@@ -1,5 +1,6 @@
 #include "rendezvous/etcd/messages.hpp"
 
+#include "rendezvous/base/json_nesting.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/etcd/base64.hpp"
 
@@ -25,8 +26,9 @@ Problem malformed(std::string_view text) {
           printable(text.substr(0, kQuotedBytesMax))};
 }
 
-/// Returns a discarded value for invalid JSON.
+/// Returns a discarded value for invalid JSON and for one that is nested too deeply.
 Json parse(std::string_view text) {
+  if (is_nested_too_deeply(text)) return Json::value_t::discarded;
   return Json::parse(text, nullptr, false);
 }
 

@@ -1,5 +1,6 @@
 #include "rendezvous/etcd/run_keys.hpp"
 
+#include "rendezvous/base/json_nesting.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/etcd/base64.hpp"
 #include "rendezvous/etcd/record_bounds.hpp"
@@ -47,8 +48,9 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-/// Returns a discarded value for invalid JSON.
+/// Returns a discarded value for invalid JSON and for one that is nested too deeply.
 Json parse(const std::string& text) {
+  if (is_nested_too_deeply(text)) return Json::value_t::discarded;
   return Json::parse(text, nullptr, false);
 }
 

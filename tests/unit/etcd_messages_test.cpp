@@ -1,3 +1,4 @@
+#include "rendezvous/base/json_nesting.hpp"
 #include "rendezvous/etcd/base64.hpp"
 #include "rendezvous/etcd/held_lease.hpp"
 #include "rendezvous/etcd/messages.hpp"
@@ -138,6 +139,15 @@ TEST_SUITE("etcd messages") {
                       .empty());
     }
     CHECK(problem_of(parse_lease(std::string(100'000, '\x1b'))).size() < 1000);
+  }
+
+  TEST_CASE("etcd messages: a response that is nested too deeply is invalid") {
+    const auto lease = [](std::size_t depth) {
+      return R"({"ID":"1","TTL":"3","more":)" + std::string(depth - 1, '[') +
+             std::string(depth - 1, ']') + "}";
+    };
+    CHECK(problem_of(parse_lease(lease(ddprun::kJsonNestingMax))).empty());
+    CHECK_FALSE(problem_of(parse_lease(lease(ddprun::kJsonNestingMax + 1))).empty());
   }
 
   TEST_CASE("etcd messages: an error has etcd's message or the HTTP status") {

@@ -6,6 +6,7 @@
 #include "launcher/process/kernel_wait.hpp"
 #include "launcher/process/other_formats.hpp"
 #include "launcher/process/proc_scan.hpp"
+#include "rendezvous/base/json_nesting.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -100,7 +101,7 @@ TEST_SUITE("error file") {
       for (std::size_t i = 1; i < depth; ++i) text += close;
       return text + "}";
     };
-    const auto most = static_cast<std::size_t>(kErrorFileNestingMax);
+    const auto most = static_cast<std::size_t>(kJsonNestingMax);
     for (const auto& [open, close] : {std::pair{"[", "]"}, std::pair{R"({"a":)", "}"}}) {
       CHECK(parse_error_report(nested(most, open, close)).message == "m");
       for (const std::size_t depth : {most + 1, kErrorFileBytesMax / 8}) {
