@@ -322,7 +322,11 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void act(const ProbePeers& probing) {
-    asio::co_spawn(context_.executor, probe(weak_from_this(), probing), asio::detached);
+    asio::co_spawn(context_.executor, probe(weak_from_this(), probing),
+                   [weak = weak_from_this()](const std::exception_ptr& failure) {
+                     const auto self = weak.lock();
+                     if (failure && self) self->fail(failure);
+                   });
   }
 
   static asio::awaitable<void> probe(std::weak_ptr<Impl> run, ProbePeers probing) {

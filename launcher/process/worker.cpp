@@ -23,6 +23,13 @@ WorkerExited Worker::exited(const ProcessExit& exit) const {
   return exited;
 }
 
+std::string Worker::damage_text(const ProcessExit& exit) const {
+  if (!damage) return "";
+  return "memory shared with ddprun: the part of this worker was overwritten (" + *damage +
+         "); other memory of it may be damaged, too" +
+         (exit.signal == SIGKILL ? ", so ddprun killed it" : "");
+}
+
 void Worker::kill() {
   if (!killed_at) killed_at = Clock::now();
   process.signal_group(SIGKILL);

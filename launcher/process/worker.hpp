@@ -60,6 +60,9 @@ struct Worker {
   /// Returns the facts about its exit that are known here; not the attempt's.
   WorkerExited exited(const ProcessExit& exit) const;
 
+  /// Returns the error that `damage` causes; empty without damage.
+  std::string damage_text(const ProcessExit& exit) const;
+
   double seconds_since_start() const {
     return std::chrono::duration<double>(Clock::now() - started).count();
   }

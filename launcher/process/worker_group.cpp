@@ -11,20 +11,19 @@
 #include "launcher/process/sweep.hpp"
 #include "launcher/process/worker.hpp"
 #include "launcher/process/worker_starter.hpp"
+#include "rendezvous/base/await.hpp"
 #include "rendezvous/control/flight_recorder.hpp"
 #include <ddprun/error.hpp>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
 #include <csignal>
 #include <deque>
+#include <exception>
 #include <iterator>
 #include <system_error>
 #include <utility>
@@ -115,6 +114,7 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   StopSequence stop_;
   LimitTimer stop_timer_;
   std::optional<control::AbortRecord> delayed_abort_;
+  std::exception_ptr failure_;    ///< of a watch; thrown by next()
   std::vector<pid_t> abandoned_;  ///< killed workers that have not ended
   asio::signal_set orphans_;
   std::optional<DeathWatch> death_watch_;
@@ -224,7 +224,11 @@ void WorkerGroup::Impl::watch_all() {
     ++open_watches_;
     auto watching = watch(shared_from_this(), worker);
     // Joined by next(): AllExited follows the last one.
-    asio::co_spawn(executor_, std::move(watching), asio::detached);
+    asio::co_spawn(executor_, std::move(watching),
+                   [self = shared_from_this()](const std::exception_ptr& failure) {
+                     if (!self->failure_) self->failure_ = failure;
+                     if (failure) self->event_signal_.cancel();
+                   });
   }
   if (containment_.is_parent_of_orphans() && !workers_.empty()) {
     orphans_.add(SIGCHLD);
@@ -260,12 +264,7 @@ asio::awaitable<void> WorkerGroup::Impl::watch(std::shared_ptr<Impl> self,
     // SIGKILL, or SIGABRT if its stacks have ended it.
     if (worker->hang && exit.signal != 0) exited.hung = *worker->hang;
     add_exit_facts(exited, exit, worker->spec, self->out_of_memory_);
-    if (worker->damage && exited.error_message.empty()) {
-      exited.error_message =
-          "memory shared with ddprun: the part of this worker was overwritten (" + *worker->damage +
-          "); other memory of it may be damaged, too";
-      if (exit.signal == SIGKILL) exited.error_message += ", so ddprun killed it";
-    }
+    if (exited.error_message.empty()) exited.error_message = worker->damage_text(exit);
   }
   self->push(std::move(exited));
   self->end_watch();
@@ -338,15 +337,15 @@ void WorkerGroup::Impl::reap_orphans() {
 asio::awaitable<WorkerEvent> WorkerGroup::Impl::next() {
   const auto self = shared_from_this();
   while (true) {
+    if (failure_) std::rethrow_exception(failure_);
     if (!events_.empty()) {
       WorkerEvent event = std::move(events_.front());
       events_.pop_front();
       co_return event;
     }
     if (open_watches_ == 0) co_return AllExited{};
-    boost::system::error_code ignored;
     event_signal_.expires_at(Worker::Clock::time_point::max());
-    co_await event_signal_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    co_await event_signal_.async_wait(kAwait);
   }
 }
 

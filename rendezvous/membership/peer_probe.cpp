@@ -7,7 +7,6 @@
 #include <ddprun/error.hpp>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -15,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <tuple>
 #include <unistd.h>
@@ -67,7 +67,6 @@ asio::awaitable<void> attempt(std::shared_ptr<Attempts> attempts, std::uint32_t 
   const bool is_late = Deadline::Clock::now() - deadline.time() > kNoticedDelay;
   const bool is_cut = has_timed_out ? !is_late : *error && !is_own_lack(*error);
   if (is_cut) attempts->unreachable.push_back(index);
-  if (--attempts->under_way == 0) attempts->ended.cancel();
 }
 
 }  // namespace
@@ -104,7 +103,10 @@ asio::awaitable<std::vector<std::uint32_t>> find_unreachable(std::vector<ProbeAd
     asio::co_spawn(executor,
                    attempt(attempts, static_cast<std::uint32_t>(i),
                            tcp::endpoint(address, peers[i].port), deadline),
-                   asio::detached);
+                   [attempts](const std::exception_ptr&) {
+                     // An attempt that fails, such as for lack of memory, proves no cut.
+                     if (--attempts->under_way == 0) attempts->ended.cancel();
+                   });
   }
   if (attempts->under_way > 0) co_await attempts->ended.async_wait(kAwait);
   std::sort(attempts->unreachable.begin(), attempts->unreachable.end());

@@ -174,7 +174,12 @@ void StoreServer::Impl::admit(int fd) {
   auto session = std::make_shared<StoreSession>(executor_, fd, ++counts_.accepted);
   session->is_address_due = is_address_due && !options_.other_greeting.empty();
   sessions_.emplace(session->id, session);
-  asio::co_spawn(executor_, serve(shared_from_this(), std::move(session)), asio::detached);
+  auto serving = serve(shared_from_this(), session);
+  asio::co_spawn(executor_, std::move(serving),
+                 [self = shared_from_this(), session](const std::exception_ptr& failure) {
+                   if (failure && session->is_open())
+                     self->close_for(*session, self->counts_.refused, "was not served: no memory");
+                 });
 }
 
 void StoreServer::Impl::refuse(int fd, const LocalUser& user) {
