@@ -122,6 +122,15 @@ bool StackTaker::TraceTarget::has_ended() const {
   return worker->has_ended || worker->process.has_ended() || (behind && behind->has_ended());
 }
 
+/// Does nothing if the process has ended, since another one may have its PID.
+void StackTaker::TraceTarget::signal(int signal) const {
+  if (behind) {
+    behind->signal(signal);
+  } else if (!has_ended()) {
+    ::kill(pid, signal);
+  }
+}
+
 /// A tool with root privileges could be exploited by the process that it inspects.
 ToolStart StackTaker::TraceTarget::tool_start() const {
   const auto user = user_of(pid);
@@ -348,7 +357,7 @@ asio::awaitable<StackTaker::Found> StackTaker::end_by_abort(TraceTarget target, 
   worker.standard_error->copy_to(text, kStackBytesMax);
   worker.was_stopped = !worker.hang && !worker.has_recorded_error();
   prevent_core(target.pid);
-  ::kill(target.pid, SIGABRT);
+  target.signal(SIGABRT);
   auto ending = wait_for_end(executor_, target.pid, deadline);
   co_await std::move(ending);
   worker.standard_error->read_now();

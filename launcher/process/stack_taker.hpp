@@ -62,6 +62,8 @@ class StackTaker {
     /// While false, `pid` refers to this process.
     bool has_ended() const;
 
+    void signal(int signal) const;
+
     /// Returns how to start a tool that inspects the process now.
     ToolStart tool_start() const;
   };
