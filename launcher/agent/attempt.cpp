@@ -390,8 +390,9 @@ class Attempt::Impl {
         context_.executor, group, settings,
         WorkerWatch::Listener{
             .on_finding =
-                [this](const HangFinding& finding, const std::vector<MissingRank>& ranks) {
-                  take_finding(finding, ranks);
+                [this](const HangFinding& finding, const std::vector<MissingRank>& ranks,
+                       std::vector<StalledConnection> connections) {
+                  take_finding(finding, ranks, std::move(connections));
                 },
             .on_slow_rank = [this](const SlowRank& slow,
                                    std::string doing) { hangs_->take(slow, std::move(doing)); },
@@ -407,8 +408,9 @@ class Attempt::Impl {
     links_.reset();
   }
 
-  void take_finding(const HangFinding& finding, const std::vector<MissingRank>& ranks) {
-    const OnHang action = hangs_->take(finding, ranks);
+  void take_finding(const HangFinding& finding, const std::vector<MissingRank>& ranks,
+                    std::vector<StalledConnection> connections) {
+    const OnHang action = hangs_->take(finding, ranks, std::move(connections));
     if (action != OnHang::report) end_hang(ranks, action == OnHang::stop);
   }
 

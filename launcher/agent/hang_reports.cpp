@@ -1,18 +1,12 @@
 #include "launcher/agent/hang_reports.hpp"
 
 #include "launcher/agent/emit.hpp"
-#include "launcher/process/proc_scan.hpp"
-#include "launcher/process/tcp_connections.hpp"
-#include "launcher/process/worker_sample.hpp"
-#include "rendezvous/base/endpoint.hpp"
 #include "rendezvous/base/run_clock.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
-#include <set>
 #include <utility>
 
 namespace ddprun {
@@ -41,29 +35,6 @@ std::string describe(const SlowLink& link) {
          speed_text(link.speed) + " instead of " + speed_text(link.usual_speed);
 }
 
-bool is_in_collective(const HungRank& rank) {
-  return rank.condition == HangCondition::in_collective;
-}
-
-/// Returns the connections of the workers and their descendants that wait for acknowledgements.
-std::vector<StalledConnection> stalled_connections(const std::vector<WorkerSample>& workers) {
-  // A single packet may be lost at any time.
-  const auto connections =
-      tcp_connections([](const auto& one) { return one.retransmissions >= 2; }).list;
-  std::vector<StalledConnection> stalled;
-  if (connections.empty()) return stalled;
-  for (const auto& worker : workers) {
-    std::set<std::uint64_t> sockets;
-    for (const pid_t pid : with_descendants(worker.pid, kProcessesMax))
-      sockets.merge(sockets_of(pid));
-    for (const auto& one : connections) {
-      if (sockets.contains(one.inode))
-        stalled.push_back({worker.rank, to_string(peer_of(one)), one.silence, one.retransmissions});
-    }
-  }
-  return stalled;
-}
-
 }  // namespace
 
 HangReports::HangReports(const boost::asio::any_io_executor& executor, WorkerGroup& group,
@@ -74,17 +45,14 @@ HangReports::HangReports(const boost::asio::any_io_executor& executor, WorkerGro
       listener_(std::move(listener)),
       pause_(executor) {}
 
-OnHang HangReports::take(const HangFinding& finding, std::vector<MissingRank> ranks) {
+OnHang HangReports::take(const HangFinding& finding, std::vector<MissingRank> ranks,
+                         std::vector<StalledConnection> connections) {
   if (finding.kind == HangFinding::Kind::resumed) {
     report_end(finding, std::move(ranks));
     return OnHang::report;
   }
   const bool is_certain = finding.kind == HangFinding::Kind::certain;
   const bool must_report = !is_certain || lacks_restarts(finding);
-  std::vector<StalledConnection> connections;
-  // If no rank is late, a connection may be the cause.
-  if (std::all_of(finding.ranks.begin(), finding.ranks.end(), is_in_collective))
-    connections = stalled_connections(group_.sample(false));
   if (ranks.empty() && connections.empty() && !hung_nodes_.empty()) return OnHang::report;
   is_reported_ = true;
   const OnHang action = must_report ? OnHang::report : settings_.on_hang;

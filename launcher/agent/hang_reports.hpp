@@ -47,7 +47,8 @@ class HangReports {
 
   /// Reports a finding about this node; `ranks` describes its ranks. Returns the action: with
   /// OnHang::report stacks are being taken, otherwise stop() of the group will take them.
-  OnHang take(const HangFinding& finding, std::vector<MissingRank> ranks);
+  OnHang take(const HangFinding& finding, std::vector<MissingRank> ranks,
+              std::vector<StalledConnection> connections);
 
   /// Reports stacks, or passes them to on_hang_stacks.
   void take(const StacksCaptured& captured);

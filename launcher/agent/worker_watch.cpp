@@ -1,11 +1,16 @@
 #include "launcher/agent/worker_watch.hpp"
 
 #include "launcher/process/kernel_wait.hpp"
+#include "launcher/process/proc_scan.hpp"
+#include "launcher/process/tcp_connections.hpp"
 #include "launcher/process/waiting_code.hpp"
+#include "rendezvous/base/endpoint.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <exception>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -78,6 +83,29 @@ std::vector<MissingRank> describe_ranks(const HangFinding& finding,
   return ranks;
 }
 
+bool is_in_collective(const HungRank& rank) {
+  return rank.condition == HangCondition::in_collective;
+}
+
+/// Returns the connections of the workers and their descendants that wait for acknowledgements.
+std::vector<StalledConnection> stalled_connections(const std::vector<WorkerSample>& workers) {
+  // A single packet may be lost at any time.
+  const auto connections =
+      tcp_connections([](const auto& one) { return one.retransmissions >= 2; }).list;
+  std::vector<StalledConnection> stalled;
+  if (connections.empty()) return stalled;
+  for (const auto& worker : workers) {
+    std::set<std::uint64_t> sockets;
+    for (const pid_t pid : with_descendants(worker.pid, kProcessesMax))
+      sockets.merge(sockets_of(pid));
+    for (const auto& one : connections) {
+      if (sockets.contains(one.inode))
+        stalled.push_back({worker.rank, to_string(peer_of(one)), one.silence, one.retransmissions});
+    }
+  }
+  return stalled;
+}
+
 }  // namespace
 
 WorkerWatch::WorkerWatch(const boost::asio::any_io_executor& executor, WorkerGroup& group,
@@ -101,13 +129,39 @@ void WorkerWatch::observe() {
   add_waiting_code(workers);
   const auto late = [this] { return late_ranks(find_stalled_collectives(group_.flights())); };
   const auto finding = detector_.observe(RunClock::now(), workers, late);
-  start_timer();
+  if (!finding) start_timer();
   report_slow_ranks(workers);
   note({.wait = detector_.ranks_wait(workers),
         .work_share = slow_ranks_.work_share(),
         .are_all_waiting = detector_.are_all_waiting()});
   // Last, since the callback may destroy this object.
-  if (finding && !is_stopped_) listener_.on_finding(*finding, describe_ranks(*finding, workers));
+  if (finding) find_connections(*finding, std::move(workers));
+}
+
+/// If no rank is late, a connection may be the cause. The next sample waits for the search, so that
+/// findings are reported in their order.
+void WorkerWatch::find_connections(const HangFinding& finding, std::vector<WorkerSample> workers) {
+  auto ranks = describe_ranks(finding, workers);
+  const bool may_be_cause =
+      finding.kind != HangFinding::Kind::resumed &&
+      std::all_of(finding.ranks.begin(), finding.ranks.end(), is_in_collective);
+  if (!may_be_cause || is_stopped_) return report(finding, std::move(ranks), {});
+  const auto found = std::make_shared<std::vector<StalledConnection>>();
+  try {
+    connection_search_ = std::make_unique<BackgroundSearch>(
+        executor_, [found, workers = std::move(workers)] { *found = stalled_connections(workers); },
+        [this, finding, ranks, found] { report(finding, ranks, std::move(*found)); });
+  } catch (const std::exception&) {
+    report(finding, std::move(ranks), {});
+  }
+}
+
+void WorkerWatch::report(const HangFinding& finding, std::vector<MissingRank> ranks,
+                         std::vector<StalledConnection> connections) {
+  connection_search_.reset();
+  if (is_stopped_) return;
+  start_timer();
+  listener_.on_finding(finding, std::move(ranks), std::move(connections));
 }
 
 /// Returns true if a capture of stacks has begun since the sample: it changes what a worker does.

@@ -22,8 +22,11 @@ namespace ddprun {
 class WorkerWatch {
  public:
   struct Listener {
-    /// Receives a finding and a description of each of its ranks.
-    std::function<void(const HangFinding&, std::vector<MissingRank>)> on_finding;
+    /// Receives a finding, a description of each of its ranks, and the connections that may be its
+    /// cause.
+    std::function<void(const HangFinding&, std::vector<MissingRank>,
+                       std::vector<StalledConnection>)>
+        on_finding;
     /// Receives a rank that has become slow or recovered, and a description of its activity; empty:
     /// unknown.
     std::function<void(const SlowRank&, std::string doing)> on_slow_rank;
@@ -44,6 +47,9 @@ class WorkerWatch {
  private:
   void start_timer();
   void observe();
+  void find_connections(const HangFinding& finding, std::vector<WorkerSample> workers);
+  void report(const HangFinding& finding, std::vector<MissingRank> ranks,
+              std::vector<StalledConnection> connections);
   void add_waiting_code(std::vector<WorkerSample>& workers);
   static bool is_captured_since(const WorkerSample& worker,
                                 const std::vector<WorkerSample>& current);
@@ -60,6 +66,7 @@ class WorkerWatch {
   bool is_stopped_ = false;
   std::vector<WorkerSample> inspected_;       ///< with the code in which they waited
   std::unique_ptr<BackgroundSearch> search_;  ///< null unless samples are being inspected
+  std::unique_ptr<BackgroundSearch> connection_search_;  ///< null unless connections are searched
   LimitTimer timer_;
 };
 
