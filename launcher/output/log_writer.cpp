@@ -206,8 +206,10 @@ bool LogWriter::write(const std::shared_ptr<File>& file, std::string_view bytes)
 }
 
 void LogWriter::close(std::shared_ptr<File> file, std::uint64_t lost_bytes) {
+  const std::size_t queued = queue_->memory;
   queue_->add({.file = std::move(file), .bytes = {}, .is_last = true, .lost_bytes = lost_bytes});
   queue_->work.notify_one();
+  if (is_full() && queued < kLogBytesMax) restart_patience();
 }
 
 void LogWriter::report_loss(const std::string& text) {

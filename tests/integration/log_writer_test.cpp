@@ -90,6 +90,21 @@ TEST_SUITE("log writer") {
     writer->stop();
   }
 
+  TEST_CASE("log writer: workers do not wait for a file system that hangs while files are closed") {
+    boost::asio::io_context io;
+    HungFile hung;
+    const auto writer = std::make_shared<LogWriter>(io.get_executor(), Log(), 1s);
+    const std::string large(std::size_t{64} << 10, 'x');
+    for (std::size_t bytes = 2 * large.size(); bytes < kLogBytesMax; bytes += large.size())
+      CHECK(writer->write(hung.file, large));
+    CHECK_FALSE(writer->is_full());
+    while (!writer->is_full()) writer->close(std::make_shared<LogWriter::File>(), 0);
+    io.run();
+    CHECK_FALSE(writer->is_full());
+    hung.reader = UniqueFd();
+    writer->stop();
+  }
+
   TEST_CASE("log writer: lost output is logged while the writer is in use") {
     boost::asio::io_context io;
     HungFile hung;
