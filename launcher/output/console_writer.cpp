@@ -89,9 +89,12 @@ void ConsoleWriter::reopen(int fd) {
 
 void ConsoleWriter::write(LinePrefixer& source, std::string text) {
   if (kind_ == Kind::broken || text.empty()) return;
+  // Pipes of ended workers are read without waiting, so output is dropped only at twice the limit.
+  const bool is_lost =
+      buffered_bytes() >= (has_patience_ ? 2 * kConsoleBytesMax : kConsoleBytesMax);
   // After a loss, drop everything until the console has caught up, so that the notice appears where
   // lines are missing.
-  if (dropped_bytes_ > 0 || (!has_patience_ && buffered_bytes() >= kConsoleBytesMax)) {
+  if (dropped_bytes_ > 0 || is_lost) {
     dropped_lines_ += static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
     dropped_bytes_ += text.size();
     source.interrupt();

@@ -39,8 +39,8 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   bool can_redraw() const { return can_redraw_; }
 
   /// Writes `text` of `source`, or buffers it until the console accepts it. Drops and counts the
-  /// text if the console has been blocked for too long. First ends an incomplete line of another
-  /// source.
+  /// text if the console has been blocked for too long, or if twice kConsoleBytesMax are buffered.
+  /// First ends an incomplete line of another source.
   void write(LinePrefixer& source, std::string text);
 
   /// Shows the incomplete line of `source` at the bottom of the terminal in place of its earlier

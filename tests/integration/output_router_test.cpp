@@ -1,4 +1,5 @@
 // The path of the workers' output to console and files, with real pipes.
+#include "launcher/output/console_writer.hpp"
 #include "launcher/process/stacks_file.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/hold.hpp"
@@ -387,6 +388,35 @@ TEST_SUITE("console") {
     const auto shown = count(text.substr(0, notice), "[w0]:0123456789\n");
     CHECK(std::stoul(text.substr(notice + 9)) == 1'000'000 - shown);
     CHECK(text.ends_with("the console did not accept them in time\n"));
+  }
+
+  TEST_CASE("output: lines beyond twice the console's limit are dropped at once") {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    const UniqueFd reader(ends[0]), writer(ends[1]);
+    boost::asio::io_context io;
+    const auto console =
+        std::make_shared<ConsoleWriter>(io.get_executor(), writer.get(), false, Log());
+    LinePrefixer source{"", LinePrefixer::Form::verbatim};
+    const std::string line = std::string(1023, 'x') + "\n";
+    // No time passes for the console's patience, since the loop does not run.
+    for (int i = 0; i < 4096; ++i) console->write(source, line);
+    ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
+    std::string text;
+    std::array<char, 65536> bytes;
+    for (bool is_done = false; !is_done;) {
+      is_done = console->is_idle();
+      for (ssize_t n = 0; (n = ::read(reader.get(), bytes.data(), bytes.size())) > 0;)
+        text.append(bytes.data(), static_cast<std::size_t>(n));
+      io.restart();
+      io.run_one_for(10ms);
+    }
+    CHECK(text.find(" lines (") != std::string::npos);
+    CHECK(text.size() > 2 * kConsoleBytesMax);
+    CHECK(text.size() < 5 * kConsoleBytesMax / 2);
+    console->close();
+    io.restart();
+    io.run();
   }
 
   TEST_CASE("output: a closed console causes one warning and no further writes") {
