@@ -1,6 +1,7 @@
 #include "launcher/output/console_writer.hpp"
 
 #include "rendezvous/base/quiet_write.hpp"
+#include <ddprun/error.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -51,12 +52,14 @@ ConsoleWriter::ConsoleWriter(const asio::any_io_executor& executor, int fd, bool
       patience_(executor),
       redraw_timer_(executor) {
   const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
-  if (epoll < 0) return;
+  if (epoll < 0) throw_system_error("console: epoll", errno);
   readiness_.assign(epoll);
   reopen(fd);
+  if (kind_ == Kind::file) return;
   epoll_event interest{.events = EPOLLOUT | EPOLLET, .data = {}};
-  // epoll rejects files that never block.
-  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd_, &interest) != 0) kind_ = Kind::file;
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd_, &interest) == 0) return;
+  if (errno != EPERM) throw_system_error("console: epoll", errno);
+  kind_ = Kind::file;  // such as the null device, which never blocks
 }
 
 void ConsoleWriter::close() {
@@ -72,12 +75,9 @@ ConsoleWriter::~ConsoleWriter() {
 
 void ConsoleWriter::reopen(int fd) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0) {
-    kind_ = Kind::broken;
-    return;
-  }
-  // A regular file's position is in the shared description, which must remain in use.
-  if (S_ISREG(status.st_mode)) return;
+  // A regular file's position is in the shared description, which must remain in use. The first
+  // write to a closed descriptor reports it.
+  if (::fstat(fd, &status) != 0 || S_ISREG(status.st_mode)) return;
   kind_ = Kind::guarded;
   const auto path = "/proc/self/fd/" + std::to_string(fd);
   const int own = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);

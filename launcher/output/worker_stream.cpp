@@ -48,7 +48,12 @@ WorkerStream::WorkerStream(const asio::any_io_executor& executor, const StreamSp
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw_system_error("worker output: pipe", errno);
   ::fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  pipe_.assign(ends[0]);
+  boost::system::error_code error;
+  pipe_.assign(ends[0], error);
+  if (error) {
+    for (const int end : ends) ::close(end);
+    throw_system_error("worker output: pipe", error.value());
+  }
   worker_end_ = ends[1];
 }
 

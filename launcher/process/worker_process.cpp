@@ -7,6 +7,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/process/v2/process.hpp>
+#include <boost/system/system_error.hpp>
 
 #include <cerrno>
 #include <csignal>
@@ -48,12 +49,13 @@ bool wait_until_readable(int fd, Deadline deadline) {
 
 class WorkerProcess::Impl {
  public:
-  Impl(ForkedProcess forked, const Executor& executor)
-      : process_(executor, forked.pid),
-        pid_(forked.pid),
-        pidfd_(executor, forked.pidfd.release()),
-        traced_(executor),
-        status_(std::move(forked.status)) {}
+  /// Takes the descriptors of `forked` unless it throws boost::system::system_error.
+  Impl(ForkedProcess& forked, const Executor& executor)
+      : process_(executor, forked.pid), pid_(forked.pid), pidfd_(executor), traced_(executor) {
+    pidfd_.assign(forked.pidfd.get());
+    forked.pidfd.release();
+    status_ = std::move(forked.status);
+  }
 
   ~Impl() {
     close(Deadline::after(kReapLimit));
@@ -178,7 +180,16 @@ std::variant<WorkerProcess, StartFailure> WorkerProcess::start(const Executor& e
 }
 
 WorkerProcess WorkerProcess::adopt(const Executor& executor, ForkedProcess forked) {
-  return WorkerProcess(std::make_unique<Impl>(std::move(forked), executor));
+  try {
+    return WorkerProcess(std::make_unique<Impl>(forked, executor));
+  } catch (const boost::system::system_error& error) {  // such as the limit of epoll
+    const int pidfd = forked.pidfd.get();
+    ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
+    wait_until_readable(pidfd, Deadline::after(kReapLimit));
+    siginfo_t info{};
+    ::waitid(P_PIDFD, static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG);
+    throw_system_error("worker process: its descriptor", error.code().value());
+  }
 }
 
 WorkerProcess::WorkerProcess(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -30,12 +30,13 @@ struct ProcessExit {
 
 class WorkerProcess {
  public:
-  /// Forks. Does not wait for exec, so that several processes start at the same time.
+  /// Forks. Does not wait for exec, so that several processes start at the same time. Throws
+  /// Error{Errc::system} if the process cannot be watched; it has then been killed.
   static std::variant<WorkerProcess, StartFailure> start(
       const boost::asio::any_io_executor& executor, const ProcessRequest& request);
 
   /// Takes over a process that another process has forked. It must become a child of this process
-  /// before start_failure().
+  /// before start_failure(). Throws like start().
   static WorkerProcess adopt(const boost::asio::any_io_executor& executor, ForkedProcess forked);
 
   WorkerProcess(WorkerProcess&&) noexcept;

@@ -3,8 +3,10 @@
 #include "launcher/process/stacks_file.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/hold.hpp"
+#include "tests/support/no_descriptors.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/worker_bench.hpp"
+#include <ddprun/error.hpp>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -417,6 +419,14 @@ TEST_SUITE("console") {
     console->close();
     io.restart();
     io.run();
+  }
+
+  TEST_CASE("output: a console that cannot be watched is an error") {
+    boost::asio::io_context io;
+    const boost::asio::steady_timer opens_descriptors_of_the_loop(io);
+    const NoDescriptors until_the_end;
+    CHECK_THROWS_AS(std::make_shared<ConsoleWriter>(io.get_executor(), STDERR_FILENO, false, Log()),
+                    Error);
   }
 
   TEST_CASE("output: a closed console causes one warning and no further writes") {
