@@ -22,9 +22,10 @@ constexpr auto kLookupPause = std::chrono::seconds(1);
 
 asio::awaitable<std::vector<std::string>> find_endpoint(asio::any_io_executor executor,
                                                         StoreEndpoint endpoint, Log log,
-                                                        Deadline deadline) {
+                                                        Deadline deadline,
+                                                        std::chrono::milliseconds notice_pause) {
   asio::steady_timer pause(executor);
-  bool has_logged = false;
+  auto next_notice = Deadline::Clock::now();
   std::string problem = "cannot look up " + endpoint.host;
   while (true) {
     const auto found = co_await addresses_of(endpoint.host, deadline);
@@ -35,9 +36,11 @@ asio::awaitable<std::vector<std::string>> find_endpoint(asio::any_io_executor ex
       throw Error(Errc::network, "rendezvous at " + to_string(endpoint) + ": " + problem + ", " +
                                      deadline.describe());
     }
-    if (!std::exchange(has_logged, true)) {
+    if (Deadline::Clock::now() >= next_notice) {
+      next_notice = Deadline::Clock::now() + notice_pause;
       write_log(log, LogLevel::warn,
-                "rendezvous at " + to_string(endpoint) + ": " + problem + "; trying again");
+                "rendezvous at " + to_string(endpoint) + ": " + problem + "; trying again for " +
+                    seconds_text(std::chrono::ceil<std::chrono::seconds>(deadline.remaining())));
     }
     pause.expires_after(kLookupPause);
     co_await pause.async_wait(kAwait);
@@ -175,7 +178,9 @@ asio::awaitable<std::unique_ptr<Host>> choose_host(asio::any_io_executor executo
     co_return host;
   }
   const auto deadline = Deadline::after(choice.settings.join_timeout);
-  const auto addresses = co_await find_endpoint(executor, choice.endpoint, log, deadline);
+  auto finding =
+      find_endpoint(executor, choice.endpoint, log, deadline, choice.settings.waiting_notice);
+  const auto addresses = co_await std::move(finding);
   const bool must_host = choice.is_host.has_value();
   if (!must_host && !is_this_machine(addresses)) co_return host;
   const auto address = bind_address(choice.endpoint.host, addresses);

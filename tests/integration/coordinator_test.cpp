@@ -2,15 +2,18 @@
 #include "rendezvous/membership/coordinator.hpp"
 
 #include "rendezvous/membership/codec.hpp"
+#include "rendezvous/membership/host.hpp"
 #include "rendezvous/membership/message_channel.hpp"
 #include "rendezvous/store/store_server.hpp"
 #include "tests/support/raw_client.hpp"
+#include <ddprun/error.hpp>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/use_future.hpp>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -320,6 +323,24 @@ TEST_SUITE("coordinator") {
     CHECK(megabytes >= 16);
     CHECK(megabytes < kMegabytesMax);
     form_a_round(rendezvous);
+  }
+
+  TEST_CASE("coordinator: an unknown name of its endpoint is reported repeatedly") {
+    boost::asio::io_context io;
+    HostChoice choice{.endpoint = {.host = "no such host", .port = 1}};
+    choice.settings.join_timeout = 1500ms;
+    choice.settings.waiting_notice = 0ms;
+    choice.admission.other_agents = true;
+    std::vector<std::string> warnings;
+    auto choosing = choose_host(io.get_executor(), choice, [&](LogLevel, std::string_view text) {
+      warnings.emplace_back(text);
+    });
+    auto chosen = boost::asio::co_spawn(io, std::move(choosing), boost::asio::use_future);
+    io.run();
+    CHECK_THROWS_AS(chosen.get(), Error);
+    REQUIRE(warnings.size() == 2);
+    CHECK(warnings[0].ends_with("; trying again for 2 s"));
+    CHECK(warnings[1].ends_with("; trying again for 1 s"));
   }
 }
 
