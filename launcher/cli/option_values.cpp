@@ -290,6 +290,11 @@ Parsed<RendezvousEndpoint> parse_endpoint(const std::string& text) {
   } else if (colons == 1) {
     host = text.substr(0, text.find(':'));
     port = text.substr(text.find(':'));
+  } else if (const auto last = text.rfind(':'); colons > 1 && !is_ipv6(text)) {
+    const auto address = text.substr(0, last);
+    if (is_ipv6(address))
+      return ValueProblem{"has no brackets around its address; write [" + address + "]" +
+                          text.substr(last)};
   }
   if (host.empty() && !text.empty()) return ValueProblem{"names no host"};
   if (text.find_first_of("/ \t@") != std::string::npos)

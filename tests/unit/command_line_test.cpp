@@ -306,6 +306,8 @@ const BadCase kBad[] = {
     {{"--rdzv_endpoint=[::1"}, "has an unmatched '['"},
     {{"--rdzv_endpoint=127.0.0.1:22:3"}, "is neither HOST:PORT nor an IPv6 address"},
     {{"--rdzv_endpoint=[127.0.0.1:22]:3"}, "is neither HOST:PORT nor an IPv6 address"},
+    {{"--rdzv_endpoint=fd91::1:29440"},
+     "has no brackets around its address; write [fd91::1]:29440"},
     {{"--rdzv_endpoint=:29500"}, "names no host"},
     {{"--rdzv_endpoint=a:1,"}, "names no host between its commas"},
     {{"--rdzv_endpoint=a:1,b:x"}, "has a port that is not"},
