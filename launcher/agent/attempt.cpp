@@ -115,7 +115,9 @@ class Attempt::Impl {
     note_flights();
     if (phase_ == Phase::aborted) group_->abort(kCulpritElsewhere, reason);
     stop_survivors(kCulpritElsewhere, reason);
-    if (at_once) group_->stop(SIGKILL, std::chrono::milliseconds(0));
+    if (!at_once) return;
+    has_lost_rendezvous_ = true;
+    group_->stop(SIGKILL, std::chrono::milliseconds(0));
   }
 
  private:
@@ -268,7 +270,9 @@ class Attempt::Impl {
         take_exit(*exited);
       } else if (const auto* killed = std::get_if<WorkersKilled>(&event)) {
         phase_ = Phase::aborted;
-        report(*killed);
+        auto reported = *killed;
+        if (has_lost_rendezvous_) reported.reason = "the other nodes continue without this node";
+        report(reported);
       } else if (const auto* captured = std::get_if<StacksCaptured>(&event)) {
         take_captured(*captured);
       } else if (std::holds_alternative<GroupsChanged>(event)) {
@@ -497,6 +501,7 @@ class Attempt::Impl {
   std::optional<LinkWatch> links_;    ///< while workers run and other nodes are known
   WorkerGroup* group_ = nullptr;      ///< null unless processes of the workers may exist
   bool are_started_ = false;
+  bool has_lost_rendezvous_ = false;
   bool awaits_culprit_ = false;
   Phase phase_ = Phase::running;
   membership::RankActivity others_activity_;
