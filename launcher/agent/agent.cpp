@@ -158,8 +158,10 @@ class Agent::Impl {
       case StopRequests::Meaning::stop:
         report(SignalReceived{
             .signal = signal,
-            .action = describe_stop(plan_.options.shutdown_timeout,
-                                    signal == SIGINT ? std::chrono::seconds(0) : kOneStopRequest)});
+            .action = !run_.has_workers() ? "leaving the run"
+                                          : describe_stop(plan_.options.shutdown_timeout,
+                                                          signal == SIGINT ? std::chrono::seconds(0)
+                                                                           : kOneStopRequest)});
         return run_.stop(signal, true);
       case StopRequests::Meaning::repeated:
         if (std::exchange(is_repetition_reported_, true)) return;

@@ -128,6 +128,8 @@ class Run::Impl : public std::enable_shared_from_this<Impl> {
     if (attempt_ != nullptr) attempt_->forward(signal);
   }
 
+  bool has_workers() const { return attempt_ != nullptr || preflight_; }
+
   bool take_stacks(const std::string& reason) {
     return attempt_ != nullptr && attempt_->take_stacks(reason);
   }
@@ -540,6 +542,10 @@ asio::awaitable<RunFinished> Run::run(StartNotice on_start) {
 
 void Run::forward(int signal) {
   impl_->forward(signal);
+}
+
+bool Run::has_workers() const {
+  return impl_->has_workers();
 }
 
 bool Run::take_stacks(const std::string& reason) {

@@ -36,6 +36,9 @@ class Run {
   /// Sends the signal to the workers, if there are any.
   void forward(int signal);
 
+  /// Returns false while the node has no workers, such as while it waits for other nodes.
+  bool has_workers() const;
+
   /// Reports the stacks of all workers, which continue. Returns false if there are no workers.
   bool take_stacks(const std::string& reason);
 

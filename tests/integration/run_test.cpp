@@ -115,6 +115,7 @@ TEST_SUITE("run") {
       const FreePort port;
       Node node(host_plan(port, 2));
       for (int i = 0; i < steps; ++i) node.step();
+      CHECK_FALSE(node.run().has_workers());
       node.run().stop(SIGTERM, true);
       const auto finished = node.finish();
       CHECK(finished.result == RunResult::interrupted);
@@ -139,6 +140,7 @@ TEST_SUITE("run") {
   TEST_CASE("run: a single node counts an attempt even if it does not wait for the workers") {
     Node node(only_node_plan());
     node.run_until([&] { return node.events().worker.has_value(); });
+    CHECK(node.run().has_workers());
     node.run().stop(SIGTERM, true);
     node.run().stop(SIGTERM, false);
     node.run().stop(SIGTERM, false);
