@@ -38,6 +38,22 @@ Deadline deadline_at(Time time) {
 
 }  // namespace
 
+RecordWrite judge_write(const TransactionAnswer& answer, const RunKeys& keys, Revision created,
+                        const std::string& text) {
+  using End = RecordWrite::End;
+  if (answer.has_succeeded) return {End::written, answer.revision};
+  RecordWrite write{.end = End::not_elected};
+  bool is_same = false;
+  for (const auto& key : answer.keys) {
+    if (key.key == keys.coordinator() && key.created == created) write.end = End::changed;
+    if (key.key != keys.record()) continue;
+    write.modified = key.modified;
+    is_same = key.value == text;
+  }
+  if (is_same && write.end == End::changed) write.end = End::written;
+  return write;
+}
+
 Term::Term(std::shared_ptr<Client> client, TermFacts facts,
            std::unique_ptr<membership::CoordinatorServer> seat, RenewalCallback on_renewal, Log log)
     : client_(std::move(client)),
@@ -138,6 +154,7 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
   const auto text = facts.seal(facts.keys.record(), record_text(kept.record));
   self->record_.clear();
   auto transaction = self->transaction_of(text);
+  transaction.read = facts.keys.state();
   if (kept.outcome) {
     const auto key = facts.keys.outcome();
     transaction.puts.push_back(
@@ -156,13 +173,20 @@ asio::awaitable<bool> Term::keep_record(std::shared_ptr<Term> self, KeepRecord k
   std::string problem = "its lease is about to end";
   asio::steady_timer retry(self->client_->executor());
   while (!self->has_ended_ && Deadline::Clock::now() < limit) {
-    auto committing = self->client_->commit(transaction, deadline_at(limit));
+    // A request that etcd performs late, after its retry, must not replace a newer record.
+    auto guarded = transaction;
+    guarded.conditions.push_back({.key = facts.keys.record(), .modified = self->record_modified_});
+    auto committing = self->client_->commit(std::move(guarded), deadline_at(limit));
     const auto answer = co_await std::move(committing);
     if (const auto* done = std::get_if<TransactionAnswer>(&answer)) {
-      if (!done->has_succeeded) self->lose_term("another node has been elected");
+      const auto write = judge_write(*done, facts.keys, facts.created, text);
+      self->record_modified_ = write.modified;
+      if (write.end == RecordWrite::End::changed) continue;
+      const bool is_written = write.end == RecordWrite::End::written;
+      if (!is_written) self->lose_term("another node has been elected");
       self->has_shown_config_ = true;
-      if (done->has_succeeded && !kept.outcome) self->record_ = text;
-      co_return done->has_succeeded;
+      if (is_written && !kept.outcome) self->record_ = text;
+      co_return is_written;
     }
     problem = std::get<Problem>(answer).text;
     retry.expires_after(kRetryPause);

@@ -29,6 +29,23 @@ struct TermFacts {
   std::string config{};       ///< outline of the configuration for nodes with another one
 };
 
+/// Result of a write of the record.
+struct RecordWrite {
+  enum class End {
+    written,
+    changed,     ///< not written: the record has another revision than expected
+    not_elected  ///< not written: this node is no longer the coordinator
+  } end = End::written;
+  Revision modified = 0;  ///< revision of the record; 0: it does not exist
+
+  bool operator==(const RecordWrite&) const = default;
+};
+
+/// Judges the write of `text` by a term whose election created the coordinator's key in `created`.
+/// A write that is performed twice counts as written. Pure.
+RecordWrite judge_write(const TransactionAnswer& answer, const RunKeys& keys, Revision created,
+                        const std::string& text);
+
 /// Receives the new end of the leadership after each renewal.
 using RenewalCallback = std::function<void(HeldLease::Time end)>;
 
@@ -81,8 +98,9 @@ class Term : public std::enable_shared_from_this<Term> {
   const RenewalCallback on_renewal_;
   Log log_;
   boost::asio::steady_timer timer_;
-  std::string problem_;  ///< problem of the last renewal
-  std::string record_;   ///< value of the record in etcd; empty during a write and after an outcome
+  std::string problem_;           ///< problem of the last renewal
+  Revision record_modified_ = 0;  ///< last known revision of the record in etcd
+  std::string record_;  ///< value of the record in etcd; empty during a write and after an outcome
   bool is_stepping_down_ = false;
   bool has_shown_config_ = false;
   bool has_ended_ = false;

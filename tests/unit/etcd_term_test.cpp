@@ -102,6 +102,28 @@ TEST_SUITE("etcd term") {
     CHECK(begun.log_text.find("no room") != std::string::npos);
   }
 
+  TEST_CASE("etcd term: a refused write is judged by the coordinator and the record") {
+    using End = RecordWrite::End;
+    const RunKeys keys("/ddprun", "run");
+    const KeyValue own{.key = keys.coordinator(), .created = 5};
+    const KeyValue other{.key = keys.coordinator(), .created = 6};
+    const KeyValue same{.key = keys.record(), .value = "text", .modified = 8};
+    const KeyValue older{.key = keys.record(), .value = "older", .modified = 7};
+    struct Row {
+      TransactionAnswer answer;
+      RecordWrite write;
+    };
+    const Row table[] = {
+        {{.has_succeeded = true, .revision = 9}, {End::written, 9}},
+        {{.revision = 9, .keys = {own, same}}, {End::written, 8}},
+        {{.revision = 9, .keys = {own, older}}, {End::changed, 7}},
+        {{.revision = 9, .keys = {own}}, {End::changed, 0}},
+        {{.revision = 9, .keys = {other, same}}, {End::not_elected, 8}},
+        {{.revision = 9, .keys = {same}}, {End::not_elected, 8}},
+    };
+    for (const auto& row : table) CHECK(judge_write(row.answer, keys, 5, "text") == row.write);
+  }
+
   TEST_CASE("etcd term: stepping down does not rewrite the record during another write") {
     Begun begun(0s, {{"/v3/kv/txn", R"({"succeeded": true})"}});
     begun.step_down();
