@@ -118,7 +118,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<Impl> {
   bool apply_part(StoreSession& session);
   void take_turn(StoreSession& session);
   void carry_out(StoreSession& session, std::string_view input, Moment moment);
-  void deliver(std::vector<Delivery> replies);
+  void deliver(std::vector<Delivery>&& replies);
   void write_replies();
   void write_later();
   void write(StoreSession& session);
@@ -333,7 +333,7 @@ void StoreServer::Impl::carry_out(StoreSession& session, std::string_view input,
   }
 }
 
-void StoreServer::Impl::deliver(std::vector<Delivery> replies) {
+void StoreServer::Impl::deliver(std::vector<Delivery>&& replies) {
   const StoreLimits& limits = options_.limits;
   std::size_t notified_bytes = 0;
   for (auto& [client, reply] : replies) {

@@ -251,6 +251,7 @@ TEST_SUITE("worker process") {
     REQUIRE(sender > 0);
     WorkerBench bench(16);
     std::vector<WorkerSpec> workers;
+    workers.reserve(16);
     for (int i = 0; i < 16; ++i) workers.push_back(shell_worker(i, "exit 0"));
     const auto result = bench.try_start(workers);
     ::kill(sender, SIGKILL);
