@@ -32,7 +32,9 @@ asio::awaitable<std::vector<std::string>> find_endpoint(asio::any_io_executor ex
     if (!found.addresses.empty()) co_return found.addresses;
     // A look-up that exceeds the deadline sets no problem.
     if (!found.problem.empty()) problem = found.problem;
-    if (deadline.passed()) {
+    if (deadline.remaining() <= kLookupPause) {
+      pause.expires_at(deadline.time());
+      co_await pause.async_wait(kAwait);
       throw Error(Errc::network, "rendezvous at " + to_string(endpoint) + ": " + problem + ", " +
                                      deadline.describe());
     }

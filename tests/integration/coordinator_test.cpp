@@ -328,7 +328,7 @@ TEST_SUITE("coordinator") {
   TEST_CASE("coordinator: an unknown name of its endpoint is reported repeatedly") {
     boost::asio::io_context io;
     HostChoice choice{.endpoint = {.host = "no such host", .port = 1}};
-    choice.settings.join_timeout = 1500ms;
+    choice.settings.join_timeout = 4500ms;
     choice.settings.waiting_notice = 0ms;
     choice.admission.other_agents = true;
     std::vector<std::string> warnings;
@@ -338,9 +338,9 @@ TEST_SUITE("coordinator") {
     auto chosen = boost::asio::co_spawn(io, std::move(choosing), boost::asio::use_future);
     io.run();
     CHECK_THROWS_AS(chosen.get(), Error);
-    REQUIRE(warnings.size() == 2);
-    CHECK(warnings[0].ends_with("; trying again for 2 s"));
-    CHECK(warnings[1].ends_with("; trying again for 1 s"));
+    CHECK(warnings.size() > 1);
+    for (const auto& warning : warnings)
+      CHECK(warning.find("; trying again for ") != std::string::npos);
   }
 }
 

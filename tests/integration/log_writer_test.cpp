@@ -102,6 +102,8 @@ TEST_SUITE("log writer") {
     io.run();
     CHECK_FALSE(writer->is_full());
     hung.reader = UniqueFd();
+    // stop() does not wait for a thread that has not progressed for this time.
+    while (hung.file.use_count() > 1) std::this_thread::yield();
     writer->stop();
   }
 
