@@ -1,6 +1,7 @@
 #include "rendezvous/control/control_page.hpp"
 
 #include "rendezvous/base/error_text.hpp"
+#include "rendezvous/base/futex.hpp"
 #include "rendezvous/base/local_workers.hpp"
 #include "rendezvous/base/quiet_write.hpp"
 #include "rendezvous/base/unique_fd.hpp"
@@ -10,15 +11,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
 
@@ -29,17 +27,9 @@ namespace {
 constexpr std::uint64_t kMagic = 0x6464'7072'756e'0004;  // "ddprun" and the layout's version
 constexpr std::size_t kReasonBytes = 200;
 constexpr std::size_t kMemoryPage = 4096;
-constexpr std::size_t kFutexesPerWait = 128;  // FUTEX_WAITV_MAX
-// Before Linux 5.16 there is no futex_waitv: poll at this interval. The pidfd still reports each
-// death.
-constexpr auto kFallbackPeriod = std::chrono::milliseconds(5);
 
 using Word = std::atomic<std::uint32_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == 4);
-
-void futex_wake_all(const Word& word) noexcept {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
 
 /// Rounds to the system's pages, which may be larger than kMemoryPage (64 KiB on some ARM systems).
 bool let_write(void* begin, std::size_t bytes) noexcept {
@@ -62,13 +52,6 @@ std::string of_agent(const std::string& problem) {
 
 std::string of_worker(const std::string& problem) {
   return "memory shared with ddprun: " + problem;
-}
-
-timespec to_timespec(Deadline deadline) {
-  const auto since_epoch = deadline.time().time_since_epoch();
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
-  return {.tv_sec = static_cast<time_t>(seconds.count()),
-          .tv_nsec = static_cast<long>(std::chrono::nanoseconds(since_epoch - seconds).count())};
 }
 
 }  // namespace
@@ -117,32 +100,21 @@ struct ControlPage::Layout {
 
   void note_change() noexcept {
     change_count.fetch_add(1, std::memory_order_release);
-    futex_wake_all(change_count);
+    futex_wake_all(&change_count);
   }
 
-  /// Collects the futexes to wait on: the change counter and the life of each worker that is alive.
-  /// Returns their number, or nullopt if a worker has died that is not known to be dead. Workers
-  /// beyond the limit of one call are watched by their pidfds only.
-  std::optional<unsigned> collect_waits(int workers, const bool* known_dead,
-                                        std::uint32_t changes_seen,
-                                        std::array<futex_waitv, kFutexesPerWait>& waits) {
-    unsigned count = 0;
-    auto add = [&](const Word& word, std::uint32_t expected) {
-      waits[count++] = {.val = expected,
-                        .uaddr = reinterpret_cast<std::uintptr_t>(&word),
-                        .flags = FUTEX_32,
-                        .__reserved = 0};
-    };
-    add(change_count, changes_seen);
-    for (int i = 0; i < workers && count < kFutexesPerWait; ++i) {
+  /// Adds the life of each worker that is alive. Returns false if a worker has died that is not
+  /// known to be dead. Workers beyond the limit of the set are watched by their pidfds only.
+  bool add_lives(FutexSet& set, int workers, const bool* known_dead) {
+    for (int i = 0; i < workers && !set.is_full(); ++i) {
       if (known_dead[i] || !slot(i).has_announced()) continue;
       // The kernel wakes a dead owner's waiters only if the bit is set.
       const std::uint32_t before =
           slot(i).life_word().fetch_or(FUTEX_WAITERS, std::memory_order_acq_rel);
-      if ((before & FUTEX_OWNER_DIED) != 0) return std::nullopt;
-      add(slot(i).life_word(), before | FUTEX_WAITERS);
+      if ((before & FUTEX_OWNER_DIED) != 0) return false;
+      set.add(&slot(i).life_word(), before | FUTEX_WAITERS);
     }
-    return count;
+    return true;
   }
 };
 
@@ -302,18 +274,9 @@ std::uint32_t ControlPage::changes() const noexcept {
 
 void ControlPage::wait_for_change(std::uint32_t changes_seen, const bool* known_dead,
                                   Deadline deadline) const {
-  std::array<futex_waitv, kFutexesPerWait> waits;
-  const auto count = layout_->collect_waits(local_world_size_, known_dead, changes_seen, waits);
-  if (!count) return;
-  timespec until = to_timespec(deadline);
-  const long result = ::syscall(SYS_futex_waitv, waits.data(), *count, 0,
-                                deadline.is_never() ? nullptr : &until, CLOCK_MONOTONIC);
-  // Some sandboxes return EPERM for unknown calls; retrying immediately would use a CPU.
-  const bool is_available = result >= 0 || errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT;
-  if (!is_available) {
-    timespec period{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kFallbackPeriod).count()};
-    ::syscall(SYS_futex, &layout_->change_count, FUTEX_WAIT, changes_seen, &period, nullptr, 0);
-  }
+  FutexSet set;
+  set.add(&layout_->change_count, changes_seen);
+  if (layout_->add_lives(set, local_world_size_, known_dead)) set.sleep(deadline);
 }
 
 void ControlPage::wake() const noexcept {
@@ -327,7 +290,7 @@ void ControlPage::abort(const AbortRecord& record) noexcept {
   std::memcpy(layout_->abort_reason.data(), record.reason.data(), length);
   layout_->abort_reason[length] = '\0';
   layout_->abort_word.store(1, std::memory_order_release);
-  futex_wake_all(layout_->abort_word);
+  futex_wake_all(&layout_->abort_word);
 }
 
 bool ControlPage::is_aborted() const noexcept {

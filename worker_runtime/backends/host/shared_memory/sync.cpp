@@ -1,7 +1,7 @@
 #include "worker_runtime/backends/host/shared_memory/sync.hpp"
 
+#include "rendezvous/base/futex.hpp"
 #include "rendezvous/base/processor.hpp"
-#include "worker_runtime/backends/host/shared_memory/futex.hpp"
 #include <ddprun/error.hpp>
 #include <ddprun/peer_failed.hpp>
 

@@ -16,8 +16,8 @@
 // of them sleeps, the periodic check detects the death.
 #pragma once
 
+#include "rendezvous/base/futex.hpp"
 #include "rendezvous/control/control_page.hpp"
-#include "worker_runtime/backends/host/shared_memory/futex.hpp"
 #include "worker_runtime/backends/host/shared_memory/region.hpp"
 #include "worker_runtime/backends/rank_names.hpp"
 #include <ddprun/deadline.hpp>

@@ -1,6 +1,6 @@
 #include "worker_runtime/backends/host/tcp/alarm.hpp"
 
-#include "worker_runtime/backends/host/shared_memory/futex.hpp"
+#include "rendezvous/base/futex.hpp"
 #include "worker_runtime/backends/new_thread.hpp"
 #include <ddprun/error.hpp>
 
@@ -20,7 +20,7 @@ Alarm::Alarm(const shared_memory::Sync& sync)
 
 Alarm::~Alarm() {
   stop_.store(1);
-  shared_memory::futex_wake_all(&stop_);
+  futex_wake_all(&stop_);
   thread_.join();
 }
 

@@ -1,20 +1,19 @@
-#include "worker_runtime/backends/host/shared_memory/futex.hpp"
+#include "rendezvous/base/futex.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <climits>
-#include <cstdint>
 #include <ctime>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace ddprun::shared_memory {
+namespace ddprun {
 
 namespace {
 
-// Without futex_waitv (Linux before 5.16, seccomp filters of some containers): interval at which a
-// thread that sleeps on the first word checks the others.
+// Without futex_waitv (Linux before 5.16, seccomp filters of some containers): maximum time for
+// which a thread sleeps on the first word before its caller checks the others.
 constexpr auto kFallbackPeriod = std::chrono::milliseconds(5);
 
 timespec to_timespec(Deadline::Duration duration) {
@@ -40,11 +39,13 @@ void FutexSet::sleep(Deadline deadline) const {
   const timespec until = to_timespec(deadline.time().time_since_epoch());
   const long result = ::syscall(SYS_futex_waitv, words_.data(), count_, 0,
                                 deadline.is_never() ? nullptr : &until, CLOCK_MONOTONIC);
-  if (result < 0 && (errno == ENOSYS || errno == EPERM)) {
+  // Some sandboxes return EPERM for unknown calls; retrying immediately would use a CPU.
+  const bool is_available = result >= 0 || errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT;
+  if (!is_available) {
     const auto period = std::min<Deadline::Duration>(deadline.remaining(), kFallbackPeriod);
     const timespec wait = to_timespec(period);
     ::syscall(SYS_futex, words_[0].uaddr, FUTEX_WAIT, words_[0].val, &wait, nullptr, 0);
   }
 }
 
-}  // namespace ddprun::shared_memory
+}  // namespace ddprun
