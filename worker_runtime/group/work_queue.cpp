@@ -265,32 +265,46 @@ void WorkQueue::communicate(Deadline join_deadline) {
   Lock lock(mutex_);
   std::uint64_t seen_calls = 0;
   while (!is_stopping_ || !works_.empty() || !launched_.empty()) {
-    polls_soon_ = false;
-    if (launched_.empty() && (works_.empty() || is_running_)) {
-      // While there are calls, their callers probably run them. Waking this thread for each would
-      // take longer than a small collective.
-      polls_soon_ = std::exchange(seen_calls, calls_) != calls_;
-      if (polls_soon_) {
-        wanted_.wait_for(lock, kCallerGrace);
-      } else {
-        watch(lock);
-      }
-    } else if (is_running_) {
-      // A thread that polls the device may stop without a notification.
-      changed_.wait_for(lock, kLongestPause);
-    } else if (works_.empty()) {
-      if (!poll_device(lock)) pause(wanted_, lock);
-    } else if (is_left_to_caller(*works_.front())) {
-      polls_soon_ = true;
-      wanted_.wait_until(lock, works_.front()->queued + kCallerGrace);
-    } else {
-      advance(lock);
+    const auto step = next_step();
+    // Callers probably run their calls. Waking this thread for each would take longer than a small
+    // collective.
+    polls_soon_ =
+        (step == Step::await_calls && seen_calls != calls_) || step == Step::leave_to_caller;
+    switch (step) {
+      case Step::await_calls:
+        seen_calls = calls_;
+        if (polls_soon_) {
+          wanted_.wait_for(lock, kCallerGrace);
+        } else {
+          watch(lock);
+        }
+        break;
+      case Step::await_other_thread:
+        // A thread that polls the device may stop without a notification.
+        changed_.wait_for(lock, kLongestPause);
+        break;
+      case Step::poll:
+        if (!poll_device(lock)) pause(wanted_, lock);
+        break;
+      case Step::leave_to_caller:
+        wanted_.wait_until(lock, works_.front()->queued + kCallerGrace);
+        break;
+      case Step::run:
+        advance(lock);
+        break;
     }
   }
   const bool has_failed = failure_ != nullptr;
   lock.unlock();
   log_.leave(has_failed);
   backend_->leave();
+}
+
+WorkQueue::Step WorkQueue::next_step() const {
+  if (launched_.empty() && (works_.empty() || is_running_)) return Step::await_calls;
+  if (is_running_) return Step::await_other_thread;
+  if (works_.empty()) return Step::poll;
+  return is_left_to_caller(*works_.front()) ? Step::leave_to_caller : Step::run;
 }
 
 /// Returns true for a single host work whose caller may be about to wait for it.

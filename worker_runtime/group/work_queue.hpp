@@ -109,6 +109,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  private:
   using Lock = std::unique_lock<std::mutex>;
   class RecordedWait;
+  /// Next step of the communication thread.
+  enum class Step { await_calls, await_other_thread, poll, leave_to_caller, run };
 
   std::uint64_t capture_of(const Operation& operation, void* stream);
   [[noreturn]] void refuse_capture(const Operation& operation, const std::string& reason) const;
@@ -122,6 +124,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void wait_for_space(Lock& lock);
   [[noreturn]] void throw_timeout(const Work::State& work, Deadline deadline) const;
   void communicate(Deadline join_deadline);
+  Step next_step() const;
   void advance(Lock& lock);
   void run_next(Lock& lock);
   void end_running();
@@ -152,8 +155,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   std::chrono::microseconds pause_{};  ///< until the next poll of the device
   bool is_running_ = false;
   std::thread::id own_waiter_;  ///< thread that waits for its own work
-  bool polls_soon_ =
-      false;  ///< the communication thread checks the queue soon without a notification
+  bool polls_soon_ = false;     ///< the communication thread needs no notification
   bool is_stopping_ = false;
   std::atomic<bool> uses_device_ = false;  ///< a device buffer has been used
   bool is_watching_ = false;               ///< graphs with captured works may exist
