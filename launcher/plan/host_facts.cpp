@@ -108,7 +108,8 @@ HostFacts gather_host_facts(const EnvironmentLookup& environment) {
   facts.program_directory = fs::read_symlink("/proc/self/exe", error).parent_path();
   facts.called_in = called_in(facts.working_directory);
   const auto temporary = environment("TMPDIR").value_or("");
-  facts.temporary_directory = temporary.empty() ? "/tmp" : temporary;
+  // Workers may enter another folder before they use their files below it.
+  facts.temporary_directory = temporary.empty() ? "/tmp" : facts.working_directory / temporary;
   facts.random_name = random_name();
   facts.host_name = host_name();
   facts.random_run_id = random_uuid();

@@ -205,6 +205,9 @@ std::string explain_shortage(const StartFailure& failure) {
     return error + " (see the free memory and memory.max of the cgroup" + memory_limits() + ")";
   if (failure.error_number == EMFILE) return error + " (" + open_files_limit() + ")";
   if (failure.error_number == ENFILE) return error + " (see sysctl fs.file-max)";
+  // The C library falls back to clone only after ENOSYS.
+  if (failure.error_number == EPERM && failure.step == StartStep::thread)
+    return error + " (a seccomp profile must allow clone3 or refuse it with ENOSYS)";
   return error;
 }
 
@@ -232,8 +235,9 @@ std::string describe_start_failure(const StartFailure& failure, const std::strin
     case StartStep::exec:
       return subject + explain_exec(failure, program, folder);
     case StartStep::fork:
-    case StartStep::thread:
       return subject + explain_shortage(failure);
+    case StartStep::thread:
+      return "cannot watch the workers: " + explain_shortage(failure);
     case StartStep::folder:
       return subject + "cannot enter the folder " + folder + ": " +
              std::strerror(failure.error_number);

@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -73,6 +74,8 @@ const char* refused_system_call() {
   if (timer.get() >= 0 && is_refusal(::timerfd_settime(timer.get(), 0, &at_once, nullptr))) {
     return "timerfd_settime";
   }
+  const UniqueFd memory(::memfd_create("ddprun-probe", MFD_CLOEXEC));
+  if (is_refusal(memory.get())) return "memfd_create";
   pollfd ready{.fd = event.get(), .events = POLLIN, .revents = 0};
   if (is_refusal(::poll(&ready, 1, 0))) return "poll";
   if (is_refusal(::accept4(event.get(), nullptr, nullptr, SOCK_CLOEXEC))) return "accept4";
@@ -130,6 +133,10 @@ std::optional<std::string> system_problem() {
   if (::access("/proc/self/stat", R_OK) != 0) {
     return "/proc: " + std::string(std::strerror(errno)) +
            "; mount it (mount -t proc proc /proc): processes are found and watched there";
+  }
+  if (::access("/dev/null", R_OK | W_OK) != 0) {
+    return "/dev/null: " + std::string(std::strerror(errno)) +
+           "; create it (mknod -m 666 /dev/null c 1 3): workers read it as standard input";
   }
   return std::nullopt;
 }

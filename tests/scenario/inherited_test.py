@@ -218,12 +218,20 @@ class InheritedTest(unittest.TestCase):
         self.check_row("no AF_NETLINK",
                        lambda: refuse(number, errno.EAFNOSUPPORT, socket.AF_NETLINK), works=True)
 
-    def test_missing_proc_is_one_error_before_any_start(self):
+    def test_missing_files_of_the_system_are_one_error_before_any_start(self):
         if subprocess.run([*without("/mnt"), "true"], stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("mount namespaces are not permitted here")
-        result = self.run_ddprun("echo worked", None, wrapper=without("/proc"))
+        for folder, error in ("/proc", "/proc: .*; mount it"), ("/dev", "/dev/null: .*; create it"):
+            result = self.run_ddprun("echo worked", None, wrapper=without(folder))
+            self.assertEqual(1, result.exit_code)
+            self.assertRegex(result.output, rf"^ddprun: {error} [^\n]*\n$")
+
+    def test_error_files_below_a_relative_tmpdir(self):
+        (self.folder / "temporary").mkdir()
+        script = """cd / && echo '{"message": "as reported"}' > $TORCHELASTIC_ERROR_FILE; exit 3"""
+        result = self.run_ddprun(script, lambda: os.environ.update(TMPDIR="temporary"))
         self.assertEqual(1, result.exit_code)
-        self.assertRegex(result.output, r"^ddprun: /proc: .*; mount it [^\n]*\n$")
+        self.assertIn("as reported", result.output)
 
     def test_namespaces(self):
         if subprocess.run([*without("/mnt"), "true"], stderr=subprocess.DEVNULL).returncode != 0:
