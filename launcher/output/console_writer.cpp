@@ -47,8 +47,8 @@ ConsoleWriter::ConsoleWriter(const asio::any_io_executor& executor, int fd, bool
       can_redraw_(can_redraw),
       is_terminal_(::isatty(fd) != 0),
       readiness_(executor),
-      idle_signal_(executor, asio::steady_timer::time_point::max()),
-      room_signal_(executor, asio::steady_timer::time_point::max()),
+      idle_(executor),
+      room_(executor),
       patience_(executor),
       redraw_timer_(executor) {
   const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
@@ -176,7 +176,12 @@ void ConsoleWriter::push() {
     if (pending_.empty()) announce_dropped();
     if (pending_.empty() && is_redraw_due_) redraw();
   }
-  idle_signal_.cancel();
+  idle_.notify_all();
+}
+
+asio::awaitable<void> ConsoleWriter::drain(Deadline deadline) {
+  const auto self = shared_from_this();
+  while (!is_idle() && !deadline.passed()) co_await idle_.wait_until(deadline);
 }
 
 void ConsoleWriter::remove_written(std::size_t bytes) {
@@ -192,7 +197,7 @@ void ConsoleWriter::remove_written(std::size_t bytes) {
     restart_patience();
   } else {
     patience_.cancel();
-    room_signal_.cancel();
+    room_.notify_all();
   }
 }
 
@@ -203,7 +208,7 @@ void ConsoleWriter::restart_patience() {
     const auto self = weak.lock();
     if (error || !self) return;
     self->has_patience_ = false;
-    self->room_signal_.cancel();
+    self->room_.notify_all();
   });
 }
 
@@ -216,7 +221,7 @@ void ConsoleWriter::give_up(int error) {
   is_redraw_due_ = false;
   open_line_ = nullptr;
   patience_.cancel();
-  room_signal_.cancel();
+  room_.notify_all();
   write_log(
       log_, LogLevel::warn,
       std::string("console: ") + std::strerror(error) + "; the workers' output is no longer shown");

@@ -4,9 +4,11 @@
 
 #include "launcher/output/line_prefixer.hpp"
 #include "launcher/output/open_lines.hpp"
+#include "rendezvous/base/async_condition.hpp"
 #include <ddprun/log.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -62,18 +64,18 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   /// Returns true while callers should not write more output.
   bool is_full() const { return has_patience_ && buffered_bytes() >= kConsoleBytesMax; }
 
-  /// Returns a timer that expires when is_full() becomes false.
-  boost::asio::steady_timer& room_signal() { return room_signal_; }
+  /// Returns a condition that is notified when is_full() becomes false.
+  AsyncCondition& room() { return room_; }
 
   /// Returns true if the console has accepted all output.
   bool is_idle() const { return pending_.empty() && dropped_bytes_ == 0 && !is_redraw_due_; }
 
+  /// Waits until the console is idle or the deadline passes. For a single waiter.
+  boost::asio::awaitable<void> drain(Deadline deadline);
+
   /// Returns true if the console has rejected output, such as a full disk does. Returns false if
   /// its reader has ended or the terminal was closed, since the output is then unwanted.
   bool has_lost_output() const { return has_lost_output_; }
-
-  /// Returns a timer that expires when the console becomes idle.
-  boost::asio::steady_timer& idle_signal() { return idle_signal_; }
 
  private:
   enum class Kind {
@@ -115,8 +117,8 @@ class ConsoleWriter : public std::enable_shared_from_this<ConsoleWriter> {
   // Asio would make the console's descriptor non-blocking, also for the shell; so it watches an
   // epoll descriptor that watches the console.
   boost::asio::posix::stream_descriptor readiness_;
-  boost::asio::steady_timer idle_signal_;
-  boost::asio::steady_timer room_signal_;
+  AsyncCondition idle_;
+  AsyncCondition room_;
   boost::asio::steady_timer patience_;
   boost::asio::steady_timer redraw_timer_;
 };

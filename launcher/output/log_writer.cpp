@@ -155,8 +155,8 @@ LogWriter::LogWriter(const boost::asio::any_io_executor& executor, Log log,
       notices_(executor),
       wake_(executor),
       patience_(executor),
-      room_signal_(executor, Clock::time_point::max()),
-      idle_signal_(executor, Clock::time_point::max()) {
+      room_(executor),
+      idle_(executor) {
   // The thread may outlive this object and then signals its own descriptor.
   const int event = ::fcntl(queue_->event.get(), F_DUPFD_CLOEXEC, 0);
   if (event < 0) throw_system_error("log files: eventfd", errno);
@@ -243,7 +243,7 @@ void LogWriter::restart_patience() {
       self->has_patience_ = self->queue_->last_progress != last_progress;
     }
     if (self->has_patience_) return self->restart_patience();
-    self->room_signal_.cancel();
+    self->room_.notify_all();
   });
 }
 
@@ -259,29 +259,28 @@ void LogWriter::take_reports() {
   if (queue_->memory < kLogBytesMax) {
     has_patience_ = true;
     patience_.cancel();
-    room_signal_.cancel();
+    room_.notify_all();
   }
-  if (is_idle) idle_signal_.cancel();
+  if (is_idle) idle_.notify_all();
 }
 
 boost::asio::awaitable<void> LogWriter::drain() {
   const auto self = shared_from_this();
   while (true) {
     take_reports();
-    Clock::time_point limit;
+    auto deadline = Deadline::never();
     {
       const std::lock_guard lock(queue_->mutex);
       if (queue_->jobs.empty()) co_return;
       queue_->is_drained = true;
       queue_->work.notify_one();
-      limit = queue_->last_progress + patience_limit_;
+      deadline = Deadline::from(queue_->last_progress, patience_limit_);
     }
-    if (Clock::now() >= limit) {
+    if (deadline.passed()) {
       report_unwritten();
       co_return;
     }
-    idle_signal_.expires_at(limit);
-    co_await idle_signal_.async_wait(kAwait);
+    co_await idle_.wait_until(deadline);
   }
 }
 

@@ -4,6 +4,7 @@
 // thread.
 #pragma once
 
+#include "rendezvous/base/async_condition.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include <ddprun/log.hpp>
 
@@ -67,8 +68,8 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   /// Returns true while workers have to wait.
   bool is_full() const;
 
-  /// Returns a timer that expires when is_full() becomes false.
-  boost::asio::steady_timer& room_signal() { return room_signal_; }
+  /// Returns a condition that is notified when is_full() becomes false.
+  AsyncCondition& room() { return room_; }
 
   /// Waits until all output is written or the file system is considered hung, which is reported.
   boost::asio::awaitable<void> drain();
@@ -95,8 +96,8 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   boost::asio::posix::stream_descriptor notices_;  ///< notices from the thread
   boost::asio::steady_timer wake_;
   boost::asio::steady_timer patience_;
-  boost::asio::steady_timer room_signal_;
-  boost::asio::steady_timer idle_signal_;
+  AsyncCondition room_;
+  AsyncCondition idle_;
 };
 
 }  // namespace ddprun

@@ -4,9 +4,6 @@
 #include "launcher/output/log_writer.hpp"
 #include "launcher/output/worker_stream.hpp"
 
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
-
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -75,13 +72,8 @@ class OutputRouter::Impl {
 
   asio::awaitable<void> drain(Deadline deadline) {
     if (logs_) co_await logs_->drain();  // first: its reports are shown on the console
-    for (const auto& sink : {out_, error_}) {
-      while (!sink->is_idle() && !deadline.passed()) {
-        boost::system::error_code ignored;
-        sink->idle_signal().expires_at(deadline.time());
-        co_await sink->idle_signal().async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-      }
-    }
+    co_await out_->drain(deadline);
+    co_await error_->drain(deadline);
   }
 
  private:

@@ -2,9 +2,6 @@
 
 #include <ddprun/error.hpp>
 
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
-
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -41,7 +38,7 @@ WorkerStream::WorkerStream(const asio::any_io_executor& executor, const StreamSp
       filter_(spec.prefix, spec.filters),
       pipe_(executor),
       partial_line_(executor),
-      end_signal_(executor, asio::steady_timer::time_point::max()) {
+      ended_(executor) {
   if (spec.target != StreamTarget::console) file_.emplace(spec.file, logs_);
   if (!spec.filtered_file.empty()) filtered_file_.emplace(spec.filtered_file, logs_);
   std::array<int, 2> ends{};
@@ -70,17 +67,17 @@ void WorkerStream::start() {
   read_more();
 }
 
-/// Returns the signal of a full destination, or null. Meanwhile the pipe fills and the worker
+/// Returns the condition of a full destination, or null. Meanwhile the pipe fills and the worker
 /// waits.
-asio::steady_timer* WorkerStream::room_signal() {
-  if (console_ && console_->is_full()) return &console_->room_signal();
-  if (logs_ && logs_->is_full()) return &logs_->room_signal();
+AsyncCondition* WorkerStream::awaited_room() {
+  if (console_ && console_->is_full()) return &console_->room();
+  if (logs_ && logs_->is_full()) return &logs_->room();
   return nullptr;
 }
 
 void WorkerStream::read_more() {
-  if (auto* const signal = room_signal()) {
-    signal->async_wait([weak = weak_from_this()](boost::system::error_code) {
+  if (auto* const room = awaited_room()) {
+    room->call_once([weak = weak_from_this()] {
       const auto self = weak.lock();
       if (self && !self->has_ended_) self->read_more();
     });
@@ -91,7 +88,7 @@ void WorkerStream::read_more() {
                      if (error || self->has_ended_) return;
                      // Another stream may have filled a destination in the same iteration of the
                      // loop.
-                     if (self->room_signal() != nullptr) return self->read_more();
+                     if (self->awaited_room() != nullptr) return self->read_more();
                      if (self->read_some()) self->read_more();
                    });
 }
@@ -169,16 +166,12 @@ void WorkerStream::end() {
     console_->forget(prefixer_);
   }
   end_files();
-  end_signal_.cancel();
+  ended_.notify_all();
 }
 
 asio::awaitable<bool> WorkerStream::wait_for_end(Deadline deadline) {
   const auto self = shared_from_this();
-  if (!has_ended_) {
-    boost::system::error_code ignored;
-    end_signal_.expires_at(deadline.time());
-    co_await end_signal_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-  }
+  while (!has_ended_ && !deadline.passed()) co_await ended_.wait_until(deadline);
   co_return has_ended_;
 }
 

@@ -8,6 +8,7 @@
 #include "launcher/output/line_prefixer.hpp"
 #include "launcher/output/log_file.hpp"
 #include "launcher/output/output_router.hpp"
+#include "rendezvous/base/async_condition.hpp"
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -60,7 +61,7 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
  private:
   bool read_some();
   void read_more();
-  boost::asio::steady_timer* room_signal();
+  AsyncCondition* awaited_room();
   void take(std::string_view bytes);
   void write_files(std::string_view bytes, LinePrefixer::TimePoint now);
   void end_files();
@@ -84,7 +85,7 @@ class WorkerStream : public std::enable_shared_from_this<WorkerStream> {
   std::size_t copy_bytes_max_ = 0;
   boost::asio::posix::stream_descriptor pipe_;
   boost::asio::steady_timer partial_line_;  ///< time to show an incomplete line
-  boost::asio::steady_timer end_signal_;    ///< cancelled at the end of the stream
+  AsyncCondition ended_;
 };
 
 }  // namespace ddprun

@@ -74,7 +74,7 @@ class ToolRunner::Turn {
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
     --runner_.turns_;
-    runner_.turn_.cancel_one();
+    runner_.turn_.notify_one();
   }
 
  private:
@@ -82,20 +82,17 @@ class ToolRunner::Turn {
 };
 
 ToolRunner::ToolRunner(asio::any_io_executor executor, Containment& containment)
-    : executor_(std::move(executor)),
-      containment_(containment),
-      turn_(executor_, asio::steady_timer::time_point::max()) {}
+    : executor_(std::move(executor)), containment_(containment), turn_(executor_) {}
 
 asio::awaitable<bool> ToolRunner::wait_for_turn(Deadline deadline) {
   const auto before = interruptions_;
   while (turns_ >= kToolsMax && before == interruptions_ && !deadline.passed()) {
-    boost::system::error_code ignored;
-    auto waiting = turn_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    auto waiting = turn_.wait();
     co_await with_deadline(std::move(waiting), deadline);
   }
   const bool is_its_turn = turns_ < kToolsMax && before == interruptions_ && !deadline.passed();
   // A waiter that was woken but interrupted wakes the next one.
-  if (!is_its_turn && turns_ < kToolsMax) turn_.cancel_one();
+  if (!is_its_turn && turns_ < kToolsMax) turn_.notify_one();
   co_return is_its_turn;
 }
 
@@ -178,7 +175,7 @@ asio::awaitable<void> ToolRunner::end(WorkerProcess& process) {
 
 void ToolRunner::interrupt() {
   ++interruptions_;
-  turn_.cancel();
+  turn_.notify_all();
   for (const auto& [pid, tool] : running_) {
     tool->is_interrupted = true;
     tool->output.cancel();

@@ -5,11 +5,11 @@
 #include "launcher/process/containment.hpp"
 #include "launcher/process/proc_scan.hpp"
 #include "launcher/process/worker_process.hpp"
+#include "rendezvous/base/async_condition.hpp"
 #include <ddprun/deadline.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -88,7 +88,7 @@ class ToolRunner {
   std::map<pid_t, RunningTool*> running_;  ///< in the frames of run()
   std::size_t turns_ = 0;                  ///< in use; at most kToolsMax
   std::uint64_t interruptions_ = 0;
-  boost::asio::steady_timer turn_;  ///< never expires; cancelled when a turn ends
+  AsyncCondition turn_;  ///< a turn has ended
 };
 
 }  // namespace ddprun

@@ -11,7 +11,7 @@
 #include "launcher/process/sweep.hpp"
 #include "launcher/process/worker.hpp"
 #include "launcher/process/worker_starter.hpp"
-#include "rendezvous/base/await.hpp"
+#include "rendezvous/base/async_condition.hpp"
 #include "rendezvous/control/flight_recorder.hpp"
 #include <ddprun/error.hpp>
 
@@ -105,11 +105,11 @@ class WorkerGroup::Impl : public std::enable_shared_from_this<Impl> {
   Workers workers_;
   WorkerStarter starter_;
   bool is_starting_ = false;
-  std::vector<int> forwarded_;       ///< signals, each once
-  std::vector<int> held_signals_;    ///< to be forwarded when all workers are started, each once
-  int open_watches_ = 0;             ///< watched workers, plus one while stacks are taken
-  std::deque<WorkerEvent> events_;   ///< three for each worker, two more, and stacks on demand
-  asio::steady_timer event_signal_;  ///< cancelled when there are events
+  std::vector<int> forwarded_;      ///< signals, each once
+  std::vector<int> held_signals_;   ///< to be forwarded when all workers are started, each once
+  int open_watches_ = 0;            ///< watched workers, plus one while stacks are taken
+  std::deque<WorkerEvent> events_;  ///< three for each worker, two more, and stacks on demand
+  AsyncCondition event_;            ///< for next()
   GroupStacks stacks_;
   StopSequence stop_;
   LimitTimer stop_timer_;
@@ -130,7 +130,7 @@ WorkerGroup::Impl::Impl(asio::any_io_executor executor, int attempt, Containment
       page_(std::move(page)),
       log_(std::move(log)),
       starter_(executor_, containment, router, python, page_.fd(), workers_),
-      event_signal_(executor_, Worker::Clock::time_point::max()),
+      event_(executor_),
       stacks_(executor_, attempt, containment, page_, workers_, stacks,
               {.on_captured = [this](StacksCaptured captured) { push(std::move(captured)); },
                .on_idle = [this] { end_watch(); }},
@@ -227,7 +227,7 @@ void WorkerGroup::Impl::watch_all() {
     asio::co_spawn(executor_, std::move(watching),
                    [self = shared_from_this()](const std::exception_ptr& failure) {
                      if (!self->failure_) self->failure_ = failure;
-                     if (failure) self->event_signal_.cancel();
+                     if (failure) self->event_.notify_all();
                    });
   }
   if (containment_.is_parent_of_orphans() && !workers_.empty()) {
@@ -282,7 +282,7 @@ void WorkerGroup::Impl::end_watch() {
   stop_timer_.cancel();
   orphans_.cancel();
   death_watch_.reset();
-  event_signal_.cancel();
+  event_.notify_all();
 }
 
 WorkerExited WorkerGroup::Impl::exit_of(const Worker& worker, const ProcessExit& exit) const {
@@ -344,14 +344,13 @@ asio::awaitable<WorkerEvent> WorkerGroup::Impl::next() {
       co_return event;
     }
     if (open_watches_ == 0) co_return AllExited{};
-    event_signal_.expires_at(Worker::Clock::time_point::max());
-    co_await event_signal_.async_wait(kAwait);
+    co_await event_.wait();
   }
 }
 
 void WorkerGroup::Impl::push(WorkerEvent event) {
   events_.push_back(std::move(event));
-  event_signal_.cancel();
+  event_.notify_all();
 }
 
 std::vector<int> WorkerGroup::Impl::running() const {
@@ -521,7 +520,7 @@ void WorkerGroup::Impl::close() {
   death_watch_.reset();
   stop_timer_.cancel();
   orphans_.cancel();
-  event_signal_.cancel();
+  event_.notify_all();
   stop_.close();
   starter_.close();
   stacks_.close();

@@ -49,7 +49,7 @@ ChildProcess::ChildProcess(const asio::any_io_executor& executor)
       input_(executor),
       output_(executor),
       error_(executor),
-      grace_(executor, asio::steady_timer::time_point::max()) {}
+      streams_ended_(executor) {}
 
 asio::awaitable<std::optional<StartFailure>> ChildProcess::start(ProcessRequest request) {
   auto in = make_pipe();
@@ -98,17 +98,16 @@ asio::awaitable<void> ChildProcess::read(asio::posix::stream_descriptor& stream,
     auto receiving = receive(std::string_view(buffer.data(), bytes));
     co_await std::move(receiving);
   }
-  if (--readers_ == 0) grace_.cancel();
+  if (--readers_ == 0) streams_ended_.notify_all();
 }
 
 asio::awaitable<void> ChildProcess::wait_for_end() {
   co_await process_->wait_for_end();
   const auto exit = process_->reap();
   exit_code_ = exit.signal != 0 ? -exit.signal : exit.exit_code;
-  if (readers_ == 0) co_return;
+  const auto deadline = Deadline::after(kStreamGrace);
+  while (readers_ > 0 && !deadline.passed()) co_await streams_ended_.wait_until(deadline);
   boost::system::error_code ignored;
-  grace_.expires_after(kStreamGrace);
-  co_await grace_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   output_.cancel(ignored);
   error_.cancel(ignored);
 }

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "launcher/process/worker_process.hpp"
+#include "rendezvous/base/async_condition.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <functional>
 #include <optional>
@@ -44,7 +44,7 @@ class ChildProcess {
 
   boost::asio::any_io_executor executor_;
   boost::asio::posix::stream_descriptor input_, output_, error_;
-  boost::asio::steady_timer grace_;
+  AsyncCondition streams_ended_;
   std::optional<WorkerProcess> process_;
   int readers_ = 2;
   int exit_code_ = 0;

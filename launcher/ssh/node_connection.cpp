@@ -38,7 +38,7 @@ NodeConnection::NodeConnection(const asio::any_io_executor& executor, NodeConsol
       node_(node),
       request_(std::move(request)),
       program_(std::move(program)),
-      has_outgoing_(executor, asio::steady_timer::time_point::max()),
+      changed_(executor),
       limit_(executor) {}
 
 asio::awaitable<ConnectionEnd> NodeConnection::run(std::string message,
@@ -68,7 +68,7 @@ asio::awaitable<ConnectionEnd> NodeConnection::run(std::string message,
 
 void NodeConnection::signal(int number) {
   outgoing_ += static_cast<char>(number);
-  has_outgoing_.cancel();
+  changed_.notify_all();
 }
 
 void NodeConnection::cancel_start() {
@@ -81,7 +81,7 @@ asio::awaitable<void> NodeConnection::run_process() {
   exit_code_ = co_await std::move(running);
   limit_.cancel();
   has_ended_ = true;
-  has_outgoing_.cancel();
+  changed_.notify_all();
   boost::system::error_code ignored;
   process_.input().cancel(ignored);
 }
@@ -90,8 +90,7 @@ asio::awaitable<void> NodeConnection::write() {
   boost::system::error_code error;
   while (!error && !has_ended_) {
     if (outgoing_.empty()) {
-      co_await has_outgoing_.async_wait(asio::redirect_error(asio::use_awaitable, error));
-      error = {};
+      co_await changed_.wait();
       continue;
     }
     const auto bytes = std::exchange(outgoing_, {});

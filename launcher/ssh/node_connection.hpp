@@ -7,6 +7,7 @@
 #include "launcher/ssh/greeting_reader.hpp"
 #include "launcher/ssh/held_line.hpp"
 #include "launcher/ssh/node_console.hpp"
+#include "rendezvous/base/async_condition.hpp"
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -72,8 +73,8 @@ class NodeConnection {
   std::function<void()> on_started_;
   std::string outgoing_;
   bool has_ended_ = false;
-  boost::asio::steady_timer has_outgoing_;  ///< cancelled when there are bytes to write, or none
-  boost::asio::steady_timer limit_;         ///< of the start, then of output after the agent's exit
+  AsyncCondition changed_;           ///< outgoing_ or has_ended_ has changed
+  boost::asio::steady_timer limit_;  ///< of the start, then of output after the agent's exit
   GreetingReader greeting_;
   HeldLine held_line_;
   std::optional<GiveUp> give_up_;

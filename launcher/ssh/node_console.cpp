@@ -2,9 +2,6 @@
 
 #include "rendezvous/base/text.hpp"
 
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
-
 #include <charconv>
 #include <unistd.h>
 
@@ -122,24 +119,14 @@ void NodeConsole::print(const std::string& line) {
 }
 
 asio::awaitable<void> NodeConsole::wait_for_room() {
-  boost::system::error_code ignored;
   for (const auto& console : {out_, error_}) {
-    while (console->is_full()) {
-      co_await console->room_signal().async_wait(
-          asio::redirect_error(asio::use_awaitable, ignored));
-    }
+    while (console->is_full()) co_await console->room().wait();
   }
 }
 
 asio::awaitable<void> NodeConsole::drain(Deadline deadline) {
-  boost::system::error_code ignored;
-  for (const auto& console : {out_, error_}) {
-    while (!console->is_idle() && !deadline.passed()) {
-      console->idle_signal().expires_at(deadline.time());
-      co_await console->idle_signal().async_wait(
-          asio::redirect_error(asio::use_awaitable, ignored));
-    }
-  }
+  co_await out_->drain(deadline);
+  co_await error_->drain(deadline);
 }
 
 }  // namespace ddprun::ssh

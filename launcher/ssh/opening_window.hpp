@@ -2,9 +2,10 @@
 // .cpp files. Single-threaded.
 #pragma once
 
+#include "rendezvous/base/async_condition.hpp"
+
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 namespace ddprun::ssh {
 
@@ -15,8 +16,7 @@ inline constexpr int kOpeningMax = 32;
 
 class OpeningWindow {
  public:
-  explicit OpeningWindow(const boost::asio::any_io_executor& executor)
-      : has_room_(executor, boost::asio::steady_timer::time_point::max()) {}
+  explicit OpeningWindow(const boost::asio::any_io_executor& executor) : room_(executor) {}
 
   /// Returns when a connection may be opened. Call leave() when it is open or has failed.
   boost::asio::awaitable<void> enter();
@@ -25,7 +25,7 @@ class OpeningWindow {
 
  private:
   int opening_ = 0;
-  boost::asio::steady_timer has_room_;  ///< cancelled when a connection leaves
+  AsyncCondition room_;  ///< a connection has left
 };
 
 }  // namespace ddprun::ssh

@@ -1,5 +1,6 @@
 #include "rendezvous/store/long_turns.hpp"
 
+#include "rendezvous/base/async_condition.hpp"
 #include "rendezvous/base/await.hpp"
 
 #include <boost/asio/post.hpp>
@@ -28,14 +29,13 @@ struct LongTurns::State {
   asio::steady_timer rest;
   Clock::time_point began;
   bool is_taken = false;
-  std::deque<std::shared_ptr<asio::steady_timer>> waiting;  ///< cancelled when its turn begins
+  std::deque<std::shared_ptr<AsyncCondition>> waiting;  ///< notified when its turn begins
 
   static asio::awaitable<Turn> begin(std::shared_ptr<State> self) {
     if (std::exchange(self->is_taken, true)) {
-      const auto gate =
-          std::make_shared<asio::steady_timer>(self->executor, Clock::time_point::max());
+      const auto gate = std::make_shared<AsyncCondition>(self->executor);
       self->waiting.push_back(gate);
-      co_await gate->async_wait(kAwait);
+      co_await gate->wait();
     }
     self->began = Clock::now();
     co_return Turn(std::move(self));
@@ -47,7 +47,7 @@ struct LongTurns::State {
     self->began = Clock::now();
   }
 
-  static void end(std::shared_ptr<State> self) {
+  static void end(const std::shared_ptr<State>& self) {
     const auto took = Clock::now() - self->began;
     if (took < kRestAfter) {
       asio::post(self->executor, [self] { self->begin_next(); });
@@ -60,7 +60,7 @@ struct LongTurns::State {
   void begin_next() {
     is_taken = !waiting.empty();
     if (waiting.empty()) return;
-    waiting.front()->cancel();
+    waiting.front()->notify_all();
     waiting.pop_front();
   }
 };
@@ -77,7 +77,7 @@ asio::awaitable<void> LongTurns::Turn::rest() {
 }
 
 LongTurns::Turn::~Turn() {
-  if (state_) State::end(std::move(state_));
+  if (state_) State::end(state_);
 }
 
 }  // namespace ddprun
