@@ -197,6 +197,13 @@ TEST_SUITE("configuration file") {
     CHECK(std::filesystem::exists(folder / "logs"));
   }
 
+  TEST_CASE("config: the elastic examples can resume with another number of workers") {
+    for (const char* name : {"elastic.json", "etcd.json"}) {
+      const auto text = read_file(std::string(DDPRUN_SOURCE_DIR "/configs/") + name);
+      CHECK_MESSAGE(contains(text, "\"--global_batch_size="), name);
+    }
+  }
+
   TEST_CASE("config: 'ddprun config' runs a subcommand and a program named config can be run") {
     const ConfigFolder config(R"({"version": 1, "defaults": {"nproc_per_node": 2}})");
     const auto ddprun = in_bin("ddprun");

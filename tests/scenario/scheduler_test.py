@@ -115,6 +115,12 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(job["completions"], job["parallelism"])
         self.assertIn(f"--nnodes={job['completions']}", self.pod["containers"][0]["command"])
 
+    def test_a_cpu_limit_bounds_the_workers_that_auto_counts(self):
+        container = self.pod["containers"][0]
+        self.assertIn("--nproc_per_node=auto", container["command"])
+        resources = container["resources"]
+        self.assertEqual(resources["limits"]["cpu"], resources["requests"]["cpu"])
+
     def secret_folder(self):
         """The pods' folder of the secret, which other users of the pod cannot read."""
         secret = next(volume for volume in self.pod["volumes"] if "secret" in volume)
