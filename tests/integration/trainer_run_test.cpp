@@ -191,7 +191,9 @@ TEST_SUITE("trainer runs") {
             "--batch_size was 64 and is now 32");
     refused({"--data_dir=" + folder.path().string()}, "apt-get install dataset-fashion-mnist");
     refused({"--dataset=random", "--metrics=/nowhere/x"}, "/nowhere/x cannot be written");
-    refused({"--dataset=random", "--lr=1e6"}, "use a smaller --lr");
+    refused({"--dataset=random", "--lr=1e6"}, "use a smaller --lr than 1e+06\n");
+    refused({"--dataset=random", "--lr=1e6", "--checkpoint_dir=" + (folder / "diverged")},
+            "use a smaller --lr than 1e+06 and a new --checkpoint_dir\n");
     refused({"--batch_size=0"}, "error: --batch_size");
     refused({"--checkpoint_every=3"}, "needs --checkpoint_dir");
     if (!std::filesystem::exists("/dev/nvidiactl")) {

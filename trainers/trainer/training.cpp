@@ -57,8 +57,9 @@ double run_backward(Training& training, const Matrix& output_gradient) {
 void refuse_infinite(const Training& training, double loss) {
   if (std::isfinite(loss)) return;
   throw Error(Errc::usage,
-              format("the loss is %g in step %lld: use a smaller --lr than %g", loss,
-                     static_cast<long long>(training.progress.step), training.options.lr));
+              format("the loss is %g in step %lld: use a smaller --lr than %g%s", loss,
+                     static_cast<long long>(training.progress.step), training.options.lr,
+                     training.options.checkpoint_dir.empty() ? "" : " and a new --checkpoint_dir"));
 }
 
 /// Returns the number of rows whose largest logit is that of the label. Waits for the device.
