@@ -178,6 +178,27 @@ TEST_SUITE("trainer runs") {
     CHECK(losses_of(folder / "metrics") == losses);
   }
 
+  TEST_CASE("trainer: a restart without a checkpoint keeps the files of the failed attempt") {
+    const TemporaryFolder folder;
+    const std::string script =
+        "if [ $TORCHELASTIC_RESTART_COUNT -eq 0 ]; then set -- --lr=1e6; fi; exec " +
+        in_bin("trainer") +
+        " --dataset=random --max_steps=3 \"$@\" --metrics=" + (folder / "metrics") +
+        " --trace_collectives=" + (folder / "trace.json");
+    const auto result = run_program(
+        {in_bin("ddprun"), "--nproc_per_node=2", "--max_restarts=1", "/bin/sh", "-c", script});
+    REQUIRE_MESSAGE(result.exit_code == 0, result.output);
+    std::vector<int> attempts;
+    for (const json& line : lines_of(folder / "metrics")) {
+      if (line.at("event") == "start") attempts.push_back(line.at("attempt"));
+    }
+    CHECK(attempts == std::vector{0, 1});
+    for (const char* name :
+         {"trace.json", "trace.rank1.json", "trace.attempt1.json", "trace.rank1.attempt1.json"}) {
+      CHECK_MESSAGE(std::filesystem::exists(folder / name), name);
+    }
+  }
+
   TEST_CASE("trainer: a run that cannot start or resume reports the reason") {
     const TemporaryFolder folder;
     const std::string checkpoints = "--checkpoint_dir=" + (folder / "checkpoints");

@@ -23,7 +23,8 @@ constexpr int kStepsPerEpoch = 50;
 constexpr int kEpochs = 30;        // enough to learn the task
 constexpr int kEndless = 1000000;  // epochs of a run that is stopped
 
-/// Each run truncates its metrics, and only its restarts append to them.
+/// Restarts and runs that resume from a checkpoint append to their metrics; each run here has its
+/// own file unless it continues another.
 std::string metrics_of(const TemporaryFolder& folder, int run = 0) {
   return folder / "metrics" + std::to_string(run);
 }
@@ -148,8 +149,12 @@ TEST_SUITE("LibTorch's trainer") {
     CHECK(exit_code == 0);
     CHECK(second.output().find(is_new) == std::string::npos);
     const auto lines = read_json_lines(metrics_of(folder));
-    CHECK(lines.front().at("workers") == 1);
-    CHECK(lines.front().at("step") >= 80);  // the last step that was certainly saved
+    CHECK(lines.front().at("workers") == 3);
+    const auto resumed = std::find_if(lines.begin() + 1, lines.end(),
+                                      [](const auto& line) { return line.at("event") == "start"; });
+    REQUIRE(resumed != lines.end());
+    CHECK(resumed->at("workers") == 1);
+    CHECK(resumed->at("step") >= 80);  // the last step that was certainly saved
     CHECK(end_of(folder).at("accuracy") > 0.95);
   }
 }

@@ -187,8 +187,9 @@ double Training::accuracy() {
 void Training::run(int attempt) {
   resume();
   Console console(!is_reporter());
-  JsonLines metrics(is_reporter() ? options_.metrics : "",
-                    attempt == 0 ? JsonLines::OpenMode::truncate : JsonLines::OpenMode::append);
+  JsonLines metrics(is_reporter() ? options_.metrics : "", attempt > 0 || step_ > 0
+                                                               ? JsonLines::OpenMode::append
+                                                               : JsonLines::OpenMode::truncate);
   const auto write = [&](const nlohmann::ordered_json& line) {
     if (metrics.is_open()) metrics.write(line);
   };

@@ -20,18 +20,20 @@ double microseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
-std::filesystem::path path_of_rank(const std::filesystem::path& path, int rank) {
-  if (path.empty() || rank == 0) return path;
+/// A restarted worker keeps the trace of its predecessor, which shows why that failed.
+std::filesystem::path path_of(const std::filesystem::path& path, int rank, int attempt) {
+  if (path.empty()) return path;
   auto name = path.stem();
-  name += ".rank" + std::to_string(rank);
+  if (rank > 0) name += ".rank" + std::to_string(rank);
+  if (attempt > 0) name += ".attempt" + std::to_string(attempt);
   name += path.extension();
   return path.parent_path() / name;
 }
 
 }  // namespace
 
-CollectiveTrace::CollectiveTrace(const std::filesystem::path& path, int rank)
-    : path_(path_of_rank(path, rank)), rank_(rank) {
+CollectiveTrace::CollectiveTrace(const std::filesystem::path& path, int rank, int attempt)
+    : path_(path_of(path, rank, attempt)), rank_(rank) {
   if (path_.empty()) return;
   file_.open(path_);
   if (!file_) {

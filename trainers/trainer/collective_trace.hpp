@@ -17,9 +17,10 @@ namespace trainer {
 
 class CollectiveTrace {
  public:
-  /// Rank 0 writes `path`; rank 3 writes "trace.rank3.json" if that is "trace.json". An empty path
-  /// disables writing. Throws Error{Errc::usage} if the file cannot be opened.
-  CollectiveTrace(const std::filesystem::path& path, int rank);
+  /// Rank 0 writes `path` in attempt 0. If that is "trace.json", rank 3 writes "trace.rank3.json",
+  /// and in attempt 1 "trace.rank3.attempt1.json". An empty path disables writing. Throws
+  /// Error{Errc::usage} if the file cannot be opened.
+  CollectiveTrace(const std::filesystem::path& path, int rank, int attempt);
 
   /// Returns a function for GroupOptions::on_collective; null if writing is disabled. This object
   /// must outlive the group.

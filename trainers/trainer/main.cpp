@@ -228,6 +228,18 @@ ProcessGroup make_group(const Options& options, const WorkerEnv& env, Collective
   return ProcessGroup::create(env, group_options);
 }
 
+/// Returns the exit code of shells after a signal. Another rank may have received it.
+int exit_code_of(const StopSignal& stop) {
+  constexpr int kSignalExit = 128;
+  return kSignalExit + (stop.received() != 0 ? stop.received() : SIGTERM);
+}
+
+/// Keeps the lines of earlier attempts, also of one that failed before its first checkpoint.
+JsonLines::OpenMode open_mode(const WorkerEnv& env, bool is_resumed) {
+  return is_resumed || env.restart_count > 0 ? JsonLines::OpenMode::append
+                                             : JsonLines::OpenMode::truncate;
+}
+
 int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace,
           Tracking& tracking) {
   const auto start = Clock::now();
@@ -252,11 +264,10 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace,
   Progress progress;
   if (newest) progress = restore(*newest, model, *optimizer, settings);
 
-  const auto open_as = newest ? JsonLines::OpenMode::append : JsonLines::OpenMode::truncate;
+  const auto open_as = open_mode(env, newest.has_value());
   JsonLines metrics(is_first ? options.metrics : "", open_as);
   JsonLines ledger(
-      options.ledger.empty() ? "" : format("%s.rank%d", options.ledger.c_str(), env.rank),
-      env.restart_count > 0 ? JsonLines::OpenMode::append : open_as);
+      options.ledger.empty() ? "" : format("%s.rank%d", options.ledger.c_str(), env.rank), open_as);
   if (is_first) {
     tracking.start(options.tracking, {.program = "trainer",
                                       .env = env,
@@ -286,13 +297,9 @@ int train(const WorkerEnv& env, const Options& options, CollectiveTrace& trace,
   announce(training, newest.has_value(), outputs);
   const EpochEnd end = train_epochs(training, stop, outputs);
   finish(training, seconds_since(start), outputs);
-  if (end == EpochEnd::stopped) {
-    console.line("stopped by a signal; run the same command to resume");
-  }
+  if (end == EpochEnd::stopped) console.line("stopped by a signal; run the same command to resume");
   console.check();
-  if (end != EpochEnd::stopped) return 0;
-  constexpr int kSignalExit = 128;  // exit codes of shells after a signal
-  return kSignalExit + (stop.received() != 0 ? stop.received() : SIGTERM);
+  return end == EpochEnd::stopped ? exit_code_of(stop) : 0;
 }
 
 }  // namespace
@@ -307,7 +314,7 @@ int run(const WorkerEnv& env, int argc, const char* const* argv, Tracking& track
     return 0;
   }
   // Outlives the process group, whose thread writes to it.
-  CollectiveTrace trace(command_line.options.trace_collectives, env.rank);
+  CollectiveTrace trace(command_line.options.trace_collectives, env.rank, env.restart_count);
   const int exit_code = train(env, command_line.options, trace, tracking);
   trace.close();
   return exit_code;

@@ -117,7 +117,8 @@ void add_distributed_options(CLI::App& app, Options& options) {
                  "write the samples of every step to FILE.rankN, one JSON line a step")
       ->type_name("FILE");
   app.add_option("--trace_collectives", options.trace_collectives,
-                 "write each collective to a Chrome trace; rank N > 0 to FILE's name with .rankN")
+                 "write each collective to a Chrome trace; FILE's name gets .rankN for rank N > 0 "
+                 "and .attemptN after restart N")
       ->type_name("FILE");
 }
 

@@ -62,7 +62,7 @@ Trained train(ProcessGroup group, Compute& compute, const Options& options, std:
   ddprun::WorkerEnv env;
   env.rank = group.rank();
   env.world_size = group.size();
-  CollectiveTrace trace("", env.rank);
+  CollectiveTrace trace("", env.rank, env.restart_count);
   const Place place = {&compute, options.type()};
   const auto apart = options.embedding_device == options.device ? nullptr : make_cpu_compute(1);
   const Places places = {place, apart == nullptr ? place : Place{apart.get()}};
