@@ -228,8 +228,8 @@ constexpr OptionEntry kNodes[] = {
      "Address of the rendezvous and the store, the same on all nodes; with etcd, addresses of the "
      "etcd servers.",
      [](Options& o, Text v) { return keep(o.rdzv_endpoint, parse_endpoints(v)); },
-     "The default port is 29500 with static, 29400 with c10d and 2379 with etcd. On one node, port "
-     "0 selects a free port."},
+     "On several nodes the default port is 29500 with static, 29400 with c10d and 2379 with etcd; "
+     "on one node a free port, which 0 also selects."},
     {"rdzv_id", 0, "ID", OptionGroup::nodes, Section::job, "PET_RDZV_ID",
      "random on one node, none on several nodes",
      "Name of the run, the same on all nodes; TORCHELASTIC_RUN_ID in workers.",
