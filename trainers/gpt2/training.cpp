@@ -129,9 +129,10 @@ void refuse_infinite(const Training& training, const StepResult& result) {
   if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
   throw Error(Errc::usage,
               format("the loss is %g and the gradients' norm %g in step %lld: use a smaller --lr "
-                     "than %g",
+                     "than %g%s",
                      result.loss, result.gradient_norm, static_cast<long long>(training.step),
-                     training.options.lr));
+                     training.options.lr,
+                     training.options.checkpoint_dir.empty() ? "" : " and a new --checkpoint_dir"));
 }
 
 }  // namespace

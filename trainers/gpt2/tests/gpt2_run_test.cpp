@@ -265,7 +265,10 @@ TEST_SUITE("gpt2 runs") {
     refused({"--batch_size=300"}, "text has 250 sequences of 16 tokens, but a step takes 300");
     refused({"--context=4001"}, "text has 0 sequences of 4001 tokens");
     refused({"--dtype=bfloat16"}, "CPU, 1 thread does not compute in bfloat16");
-    refused({"--lr=1000", "--gradient_norm_max=0", "--steps=50"}, "use a smaller --lr than 1000");
+    refused({"--lr=1000", "--gradient_norm_max=0", "--steps=50"}, "use a smaller --lr than 1000\n");
+    refused({"--lr=1000", "--gradient_norm_max=0", "--steps=50",
+             "--checkpoint_dir=" + (folder / "diverged")},
+            "use a smaller --lr than 1000 and a new --checkpoint_dir\n");
     refused({"--metrics=/nowhere/x"}, "/nowhere/x cannot be written");
     refused({"--test_data=" + (folder / "nothing")}, "nothing cannot be read");
     write_token_file(folder / "short", kVocabulary, guessable_tokens(16, kVocabulary));
