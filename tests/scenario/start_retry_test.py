@@ -135,12 +135,12 @@ class StartRetryTest(unittest.TestCase):
         cgroup = self.make_pids_cgroup()
         # No worker fits beside ddprun and its guardian; or the workers fit, but not the thread that
         # watches them.
-        for limit, step in (1, "fork"), (4, "thread"):
+        for limit, step in (1, "worker: fork"), (4, "the workers: thread"):
             run = self.start_two_workers(restarts=1, name=str(limit), cgroup=cgroup)
             (cgroup / "pids.max").write_text(str(limit))
             run.crash(1)
-            run.until(f"worker: {step}: Resource temporarily unavailable (pids limit of cgroup "
-                      f"{cgroup}: {limit})")
+            run.until(f"{step}: Resource temporarily unavailable (pids limit of cgroup {cgroup}: "
+                      f"{limit})")
             (cgroup / "pids.max").write_text("max")
             self.check_restarted_once(run)
 
